@@ -15,7 +15,7 @@ mod server_tls;
 mod tls;
 mod trust;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -161,6 +161,14 @@ impl Report {
     fn warn(&mut self, at: &At, text: impl Into<String>) {
         self.warnings.push(Finding::new(at, text));
     }
+
+    /// Forgets what was found before in the same place: a route is built for each of its listeners.
+    fn say_once(&mut self) {
+        for findings in [&mut self.errors, &mut self.warnings] {
+            let mut said = HashSet::new();
+            findings.retain(|finding| said.insert(finding.to_string()));
+        }
+    }
 }
 
 /// Builds the snapshot of `config`.
@@ -221,7 +229,7 @@ fn assemble(
     let mut backends = Backends::of(config, inputs, &sources, &mut report);
     let mut termination = Termination::new(&config.tls, &store, inputs.tickets, &sources);
     let mut access = RuleSets::new(&sources.access);
-    let mut contents = inputs.contents.cloned().unwrap_or_default();
+    let mut contents = inputs.contents.map(Contents::again).unwrap_or_default();
     let bandwidths = bandwidths::bandwidths(config, inputs.bandwidths);
     let tables =
         routes::tables(config, (&mut backends, &mut access), &bandwidths, &mut termination, &mut report);
@@ -255,6 +263,7 @@ fn assemble(
         listeners.insert(name, Arc::new(built));
     }
     let tracing = tracing(&config.tracing, &mut report);
+    report.say_once();
     none_or_refused(report.errors)?;
     let (backends, names) = backends.finish();
     let snapshot = Snapshot {

@@ -361,6 +361,20 @@ impl<'a> Look<'a> {
         certificate
     }
 
+    /// Those that authorities have issued and that were in use before, where what was read before stays in use.
+    pub(crate) fn known_obtained(
+        &mut self,
+        is_meant: impl Fn(&Certificate) -> bool,
+    ) -> Vec<Arc<Certificate>> {
+        if !self.keeps_old() {
+            return Vec::new();
+        }
+        let known = self.before.obtained.iter().filter(|(_, one)| is_meant(one));
+        let known: Vec<_> = known.map(|(path, one)| (path.clone(), Arc::clone(one))).collect();
+        self.after.obtained.extend(known.iter().cloned());
+        known.into_iter().map(|(_, one)| one).collect()
+    }
+
     /// Notes a folder of which every pair is read.
     pub(crate) fn directory(&mut self, path: &Path) {
         self.after.directories.push(path.to_owned());

@@ -29,6 +29,7 @@ use crate::reload::{Changes, Ready, Sockets};
 use crate::running::{Running, tell};
 use crate::sandbox;
 use crate::servers;
+use crate::unwritten::Made;
 
 use draft::Draft;
 
@@ -243,7 +244,8 @@ impl Running {
     /// Whether the change may be made now.
     fn admit(&self, change: &Change, terms: &Terms) -> Result<(), NotChanged> {
         self.expect(terms)?;
-        let ends_the_wait = matches!(change, Change::Rollback(_) | Change::Reload);
+        // One that is to be confirmed itself would forget the way back from the first.
+        let ends_the_wait = matches!(change, Change::Rollback(_) | Change::Reload) && terms.confirm.is_none();
         match &self.confirmation {
             Some(waiting) if !terms.dry_run && !ends_the_wait => {
                 Err(NotChanged::Unconfirmed { until: waiting.until() })
@@ -331,12 +333,13 @@ impl Running {
         let changes = self.apply(ready, sockets).await;
         self.ends("commit_ms");
         match waits {
-            // None waited before: such a change would have been refused.
+            // None waited before: `admit` would have refused this one.
             Some(waits) => self.confirmation = Some(waits),
             None if is_back => self.settle(Settled::TakenBack),
             None => self.settle(Settled::Replaced),
         }
-        if !is_back {
+        // What is on the way back is what the file had not then, unless the file was read now.
+        if !is_back || matches!(made, Made::Read) {
             self.unwritten.note(&made, report.persisted.is_some(), &self.config);
         }
         report.confirm_until = self.unconfirmed_until();

@@ -14,7 +14,7 @@ use offramp_config::model::{ServerState, Size};
 use offramp_config::{At, Config, ConfigDiff, keep_until_restart};
 use offramp_net::Address;
 use offramp_net::process::Identity;
-use offramp_observe::{Log, Output, Sink};
+use offramp_observe::{EventStyle, Log, Output, Sink};
 use offramp_proxy::Snapshot;
 use offramp_tls::TicketKeys;
 use offramp_upstream::Duty;
@@ -97,8 +97,8 @@ impl Running {
         let before = self.ground.sources.clone();
         match self.read_material(&config, before, now, OnFault::Refuse, mint).await {
             Ok(material) => {
-                let contents = None;
-                Ok(Proposal { config, needs_restart, diff, denied, material, now, mint, contents })
+                let (contents, events) = (None, None);
+                Ok(Proposal { config, needs_restart, diff, denied, material, now, mint, contents, events })
             }
             Err(error) => Err(sandbox::with_denied(denied, &error)),
         }
@@ -192,7 +192,7 @@ impl Running {
 
     /// Builds and opens everything, and changes nothing.
     pub(crate) async fn ready(&self, proposal: Proposal) -> Result<Ready, Error> {
-        let Proposal { config, needs_restart, diff, denied, material, now, mint, contents } = proposal;
+        let Proposal { config, needs_restart, diff, denied, material, now, mint, contents, events } = proposal;
         let next = self.prepare(&config, denied, material, contents.as_ref(), (now, mint))?;
         self.ends("build_ms");
         let providers = next.built.sources.access.providers();
@@ -206,13 +206,13 @@ impl Running {
         };
         let servers = servers::look(&config, &Identity::current());
         self.ends("servers_ms");
-        Ok(Ready { config, next, changes, servers })
+        Ok(Ready { config, next, changes, servers, events })
     }
 
     /// Makes the change that is ready. Nothing in here is refused any more.
     pub(crate) async fn apply(&mut self, ready: Ready, sockets: Sockets) -> Changes {
-        let Ready { config, next, changes, .. } = ready;
-        self.commit(config, next, sockets).await;
+        let Ready { config, next, changes, events, .. } = ready;
+        self.commit(config, next, events, sockets).await;
         changes
     }
 
@@ -258,7 +258,10 @@ impl Running {
         let plan = self.listening.plan(&wanted);
         let fresh = self.open(&plan, &wanted, &places, &mut findings);
         let metrics = self.open_metrics(config, &mut findings);
-        self.try_outputs(config, &mut findings);
+        // On the way back an output that cannot be opened is told when the log moves, and holds up nothing.
+        if contents.is_none() {
+            self.try_outputs(config, &mut findings);
+        }
         match built {
             Some(built) if findings.is_empty() && denied.is_empty() => {
                 Ok(Next { built, tickets, plan, wanted, fresh, metrics })
@@ -319,10 +322,10 @@ impl Running {
     }
 
     /// Makes the change. Nothing in here is refused any more.
-    async fn commit(&mut self, config: Config, next: Next, sockets: Sockets) {
+    async fn commit(&mut self, config: Config, next: Next, events: Option<Events>, sockets: Sockets) {
         let Next { built, tickets, plan, wanted, fresh, metrics } = next;
         let Built { mut snapshot, store, sources, names, contents, wants, warnings } = built;
-        self.redirect(&config);
+        self.redirect(&config, events);
         // Before others are closed that take the same connections.
         fresh.iter().for_each(|fresh| fresh.begin(&self.log));
         if !plan.close.is_empty() {
@@ -357,7 +360,7 @@ impl Running {
         self.config = Arc::new(config);
     }
 
-    fn redirect(&self, config: &Config) {
+    fn redirect(&self, config: &Config, events: Option<Events>) {
         let mut outcome = Ok(());
         if config.log != self.config.log {
             let (output, format, level) = outputs::log(&config.log, self.source.journal);
@@ -366,7 +369,7 @@ impl Running {
         }
         // At the level debug a terminal gets long lines.
         if config.access_log != self.config.access_log || config.log.level != self.config.log.level {
-            match outputs::access_log(config, self.source.terminals) {
+            match events.map_or_else(|| outputs::access_log(config, self.source.terminals), Ok) {
                 Ok((output, style)) => outcome = outcome.and(self.crew.flusher.redirect(output, style)),
                 Err(error) => self.log.error(
                     "cannot open the new access log; the old one stays in use",
@@ -429,7 +432,12 @@ pub(crate) struct Proposal {
     pub(crate) mint: bool,
     /// The files that routes answer with, as they were read before; `None`: they are read.
     pub(crate) contents: Option<Contents>,
+    /// Where events go and how, where that was known before.
+    pub(crate) events: Option<Events>,
 }
+
+/// Where events go, and how.
+pub(crate) type Events = (Output, EventStyle);
 
 /// What becomes of sockets that a change gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -447,6 +455,7 @@ pub(crate) struct Ready {
     next: Next,
     /// What is odd about servers.
     servers: Vec<Finding>,
+    events: Option<Events>,
 }
 
 impl Ready {

@@ -96,6 +96,81 @@ fn nobody_takes_the_port_and_lost_files_are_remembered() {
     instance.stop();
 }
 
+/// As with a file system that is away: the folder of the files and the whole state directory, with the local CA.
+#[test]
+fn lost_folders_are_in_the_way_of_nothing() {
+    let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
+    let home = Home::new();
+    let (www, state) = (home.file("www"), home.file("state"));
+    fs::create_dir(&www).unwrap();
+    let (old, next) = (free(), free());
+    let admin = "[admin]\naddress = \"unix:admin.sock\"\n";
+    let before = format!(
+        "{admin}[access_log]\nhash = [\"client\"]\n{}{}[[route]]\nhost = \"localhost\"\nserver = \"{}\"\n\
+         [[route]]\nhost = \"localhost\"\npath = \"/files\"\nroot = \"{}\"\n",
+        listener(old),
+        listener(free()).replace("[[listener]]", "[[listener]]\nname = \"second\""),
+        app.address(),
+        www.display()
+    );
+    let instance = home.run(&before);
+    let ca = instance.home.file("kept.pem");
+    fs::copy(state.join("ca/ca.pem"), &ca).unwrap();
+    let config = trusting(&ca);
+    let served = || {
+        let mut tls = connect(&config, old, "localhost").unwrap();
+        assert_eq!(get(&mut tls, "/x").unwrap(), "hello /x\n");
+        close(tls).unwrap();
+    };
+    let ctl = |arguments: &[&str]| {
+        output(instance.home.path(), &[&["ctl", "--admin", "unix:admin.sock"], arguments].concat())
+    };
+    let done = |arguments: &[&str]| {
+        let done = ctl(arguments);
+        assert!(done.status.success(), "{arguments:?}: {}", stderr(&done));
+        stdout(&done)
+    };
+    served();
+    let rest = format!("{CERTIFICATE}[[route]]\nserver = \"{}\"\n", app.address());
+    new(&instance, &format!("{admin}{}{rest}", listener(next)));
+    let away = || {
+        fs::rename(&www, instance.home.file("www.away")).unwrap();
+        fs::rename(&state, instance.home.file("state.away")).unwrap();
+    };
+    let back = || {
+        // Nothing was made in their place.
+        assert!(!www.exists() && !state.join("ca").exists());
+        let _ = fs::remove_dir_all(&state);
+        fs::rename(instance.home.file("www.away"), &www).unwrap();
+        fs::rename(instance.home.file("state.away"), &state).unwrap();
+    };
+    // By somebody's order, and by itself.
+    done(&["apply", "new.toml", "--confirm", "1h"]);
+    away();
+    done(&["rollback"]);
+    served();
+    back();
+    done(&["apply", "new.toml", "--confirm", "3s"]);
+    away();
+    instance.until("the way back", || {
+        let status: Value = serde_json::from_str(&done(&["--json", "status"])).unwrap();
+        assert!(status["config"]["not_taken_back"].is_null(), "{status}");
+        status["config"]["confirm_until"].is_null().then_some(())
+    });
+    served();
+    // Clients are hashed as before, though the key is lost.
+    let events = instance.events_of(3);
+    let client = events[0]["client"].as_str().unwrap();
+    assert!(!client.contains("127.0.0.1") && events.iter().all(|event| event["client"] == client), "{events:?}");
+    // What reads the files anew is refused, and says once what is missing, however many listeners the route has.
+    let refused = stderr(&ctl(&["reload"]));
+    assert_eq!(refused.matches("cannot read the directory").count(), 1, "{refused}");
+    back();
+    done(&["reload"]);
+    served();
+    instance.stop();
+}
+
 #[test]
 fn what_stands_in_the_way_is_told_and_the_way_back_is_tried_until_it_works() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();

@@ -256,7 +256,7 @@ enum Authority {
 }
 
 impl Authority {
-    fn open(&mut self, config: &Config, at: &At, now: SystemTime, mint: bool, report: &mut Report) {
+    fn open(&mut self, config: &Config, at: &At, look: &Look<'_>, mint: bool, report: &mut Report) {
         if !matches!(self, Self::Unopened) {
             return;
         }
@@ -271,12 +271,33 @@ impl Authority {
             // It would be minted.
             return;
         }
-        match LocalCa::open_or_create(&config.state_dir, now) {
+        match LocalCa::open_or_create(&config.state_dir, look.now()) {
             Ok(authority) => {
                 report.warn_all(at, authority.warnings());
                 *self = Self::Open(Box::new(authority));
             }
+            // What it has issued is known, if it was in use.
+            Err(error) if !mint && look.keeps_old() => report.warn(at, error.to_string()),
             Err(error) => report.error(at, error.to_string()),
+        }
+    }
+
+    /// What it has issued before, or else what is in use.
+    fn known(
+        &self,
+        at: &At,
+        names: Vec<String>,
+        look: &mut Look<'_>,
+        report: &mut Report,
+    ) -> Option<Arc<Certificate>> {
+        let issued = self.issued(&names, look.now());
+        let missing = || format!("the local CA has no certificate for {}", names.join(", "));
+        match look.local(names.clone(), issued.ok_or_else(missing)) {
+            Found::Value(certificate) => Some(certificate),
+            Found::Nothing(fault) => {
+                report.error(at, fault);
+                None
+            }
         }
     }
 
@@ -333,9 +354,10 @@ impl<'c> Obtained<'c> {
         look: &mut Look<'_>,
         report: &mut Report,
     ) -> Option<Arc<Certificate>> {
-        self.authority.open(self.config, at, look.now(), self.mint, report);
+        self.authority.open(self.config, at, look, self.mint, report);
         match self.mint {
             true => self.authority.issue(at, names, look, report),
+            false if look.keeps_old() => self.authority.known(at, names, look, report),
             false => self.authority.issued(&names, look.now()).map(Arc::new),
         }
     }
@@ -363,6 +385,12 @@ impl<'c> Obtained<'c> {
         }
         if let Some(certificate) = found {
             return vec![look.obtained(certificate)];
+        }
+        if !self.mint {
+            let known = look.known_obtained(|one| names.iter().all(|name| one.names.contains(name)));
+            if !known.is_empty() {
+                return known;
+            }
         }
         let kept = self.kept.get_or_insert_with(|| self.storage.certificates(look.now()));
         let has_one = |certificate: &&Certificate| names.iter().any(|name| certificate.names.contains(name));
@@ -400,6 +428,15 @@ impl<'c> Obtained<'c> {
                 loaded.push(look.obtained(certificate));
             }
         }
+        if !self.mint {
+            let is_lost = |one: &Certificate| {
+                let name = one.names.first().map(ToString::to_string).unwrap_or_default();
+                let is_there = loaded.iter().any(|loaded| loaded.names == one.names);
+                one.used.is_some() && !is_there && Rule::find(&rules, &name).is_some()
+            };
+            let lost = look.known_obtained(is_lost);
+            loaded.extend(lost);
+        }
         loaded
     }
 
@@ -413,7 +450,8 @@ impl<'c> Obtained<'c> {
             let default = unsaid && entries.is_empty();
             entries.extend(loaded.into_iter().map(|certificate| Entry { certificate, default }));
         }
-        if !self.mint || !self.config.listeners.iter().any(|listener| listener.tls) {
+        let stands_in = self.mint || look.keeps_old();
+        if !stands_in || !self.config.listeners.iter().any(|listener| listener.tls) {
             // Without stand-ins, what has none says nothing.
             return;
         }

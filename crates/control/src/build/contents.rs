@@ -23,6 +23,8 @@ const BODY_MAX: u64 = 16 << 20;
 /// What was read. A file that could not be read has nothing: it was reported.
 #[derive(Clone, Default)]
 pub(crate) struct Contents {
+    /// Whether they were read for a snapshot before: what was there then may be gone.
+    is_known: bool,
     pages: HashMap<PathBuf, Option<Arc<ErrorPage>>>,
     bodies: HashMap<PathBuf, Option<Bytes>>,
     /// By the path of the route too, in which all paths of a map have to be.
@@ -44,6 +46,16 @@ fn of_route(route: &model::Route) -> Vec<&FilePath> {
 }
 
 impl Contents {
+    /// The same for another snapshot, for which no file needs to be there.
+    pub(super) fn again(&self) -> Self {
+        Self { is_known: true, ..self.clone() }
+    }
+
+    /// Whether nothing needs to be there that they were read from.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
     /// The pages of a route.
     pub(super) fn pages(
         &mut self,

@@ -16,7 +16,8 @@ use crate::build::Contents;
 use crate::certificates::Sources;
 use crate::error::{Error, Finding};
 use crate::history::{Kind, Requester};
-use crate::reload::Sockets;
+use crate::outputs::access_log;
+use crate::reload::{Events, Sockets};
 use crate::running::Running;
 use crate::sandbox;
 use crate::unwritten::{Made, Unwritten};
@@ -51,6 +52,8 @@ pub(crate) struct Confirmation {
 pub(super) struct Files {
     pub(super) sources: Sources,
     pub(super) contents: Contents,
+    /// Where events went, and how: the key under which fields are hashed is a file too.
+    pub(super) events: Option<Events>,
 }
 
 /// What became of a change that waited.
@@ -72,7 +75,8 @@ impl Confirmation {
             due: Instant::now() + time,
             until: SystemTime::now() + time,
             before: Arc::clone(&running.config),
-            files: Files { sources, contents },
+            // It is in use, and was opened.
+            files: Files { sources, contents, events: access_log(&running.config, running.source.terminals).ok() },
             unwritten: running.unwritten.clone(),
             made: made.clone(),
             file,
@@ -161,6 +165,7 @@ impl Running {
     /// Takes back the change that nobody has confirmed. Where that fails it is tried again.
     pub(crate) async fn take_back(&mut self) {
         let Some(waiting) = &self.confirmation else { return };
+        self.begins(std::time::Instant::now());
         if waiting.failed.is_none() {
             self.log.warn("nobody has confirmed the change; it is taken back", &[]);
         }
@@ -170,9 +175,12 @@ impl Running {
         };
         match ready {
             Ok(ready) => {
+                self.tell_warnings(ready.warnings());
                 let changes = self.apply(ready, Sockets::Close).await;
+                self.ends("commit_ms");
                 self.settle(Settled::TakenBack);
                 self.remember(&Ok(changes), Kind::TakenBack, Requester::Unconfirmed);
+                self.tell_phases();
             }
             Err(error) => self.try_again(sandbox::explain(&self.source, error)),
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use offramp_config::{
-    Config, ConfigDiff, Document, EDITED, Edit, Environment, Errors, Problem, Severity, keep_until_restart,
-    load_document,
+    Config, ConfigDiff, Document, EDITED, Edit, EditError, Environment, Errors, Problem, Severity,
+    keep_until_restart, load_document,
 };
 
 use super::persist::{self, File};
@@ -86,10 +86,19 @@ impl Draft {
                 let warnings = edited.warnings;
                 Ok(Self { file, made, warnings, ..Self::of(running, edited.config, mint).await? })
             }
-            Change::Rollback(version) => {
-                let config = Config::clone(&*running.earlier(*version)?);
-                Self::of(running, config, mint).await
-            }
+            Change::Rollback(version) => match (version, &running.confirmation) {
+                (None, Some(waiting)) => {
+                    let proposal = Self::back(running, waiting).await?;
+                    let touched = connections::touched(&proposal.diff).map(Arc::new);
+                    let connections = running.count(touched.as_ref()).await;
+                    let (kind, made) = (Kind::Rollback, Made::Whole);
+                    Ok(Self { proposal, file: None, warnings: Vec::new(), kind, connections, made })
+                }
+                _ => {
+                    let config = Config::clone(&*running.earlier(*version)?);
+                    Self::of(running, config, mint).await
+                }
+            },
         }
     }
 
@@ -108,19 +117,20 @@ impl Draft {
         Ok(Self { proposal: proposal?, file: None, warnings: Vec::new(), kind, connections, made })
     }
 
-    /// The way back from a change that nobody has confirmed. Files that cannot be used any more are used as they were
-    /// read before the change.
+    /// The way back from a change that waits to be confirmed. Files that cannot be used any more are used as they were
+    /// read before the change. Nothing is issued or made anew: a state directory that is away may come back.
     pub(super) async fn back(running: &Running, waiting: &Confirmation) -> Result<Proposal, Error> {
         let mut config = Config::clone(&waiting.before);
         let needs_restart = keep_until_restart(&running.config, &mut config);
         let diff = ConfigDiff::between(&running.config, &config);
         let (now, files) = (SystemTime::now(), &waiting.files);
         let before = files.sources.clone();
-        let material = running.read_material(&config, before, now, OnFault::KeepOld, true).await?;
-        let contents = Some(files.contents.clone());
+        let mint = false;
+        let material = running.read_material(&config, before, now, OnFault::KeepOld, mint).await?;
+        let (contents, events) = (Some(files.contents.clone()), files.events.clone());
         // The sandbox let it be in force.
         let denied = Vec::new();
-        Ok(Proposal { config, needs_restart, diff, denied, material, now, mint: true, contents })
+        Ok(Proposal { config, needs_restart, diff, denied, material, now, mint, contents, events })
     }
 }
 
@@ -145,7 +155,7 @@ pub(crate) struct Edited {
     warnings: Vec<Finding>,
 }
 
-/// Makes edits to a configuration, one after the other. Each must lead to a sound one.
+/// Makes edits to a configuration, one after the other. They must lead to a sound one.
 ///
 /// # Errors
 /// One of them cannot be made, or leads to no sound configuration; which, or their number for all of them.
@@ -156,21 +166,63 @@ pub(crate) fn edited(
     environment: &Environment,
 ) -> Result<Edited, (usize, NotChanged)> {
     let all = |error: Error| (edits.len(), NotChanged::from(error));
-    let mut text = Edit::text_of(config);
-    let (mut edited, known) = parse(environment, &text, EDITED, path).map_err(all)?;
-    if edited != *config {
+    let read = |text: &str| parse(environment, text, EDITED, path);
+    let text = Edit::text_of(config);
+    let (same, known) = read(&text).map_err(all)?;
+    if same != *config {
         let why = "this configuration cannot be changed item by item; change the whole of it";
         return Err(all(Error::one(why)));
     }
-    let mut warnings = Vec::new();
-    for (at, edit) in edits.iter().enumerate() {
-        text = edit.apply(&text, &edited, EDITED).map_err(|error| (at, error.into()))?;
-        let read = parse(environment, &text, EDITED, path);
-        let refused = |error: Error| Error::from(all_in_words(error.findings(), &text, config));
-        (edited, warnings) = read.map_err(|error| (at, refused(error).into()))?;
-    }
+    let start = Text { text, config: same, warnings: Vec::new() };
+    let made = match make(&start, edits, edits.len(), read) {
+        // Which one is wrong is found by reading after each.
+        Err(_) if edits.len() > 1 => make(&start, edits, 1, read),
+        made => made,
+    };
+    let refused = |error| match error {
+        Wrong::Edit(error) => error.into(),
+        Wrong::Text(error, text) => Error::from(all_in_words(error.findings(), &text, config)).into(),
+    };
+    let Text { text, config: mut edited, warnings } = made.map_err(|(at, wrong)| (at, refused(wrong)))?;
     edited.keep_places(config);
     Ok(Edited { config: edited, warnings: all_in_words(&new(warnings, &known), &text, config) })
+}
+
+/// A text that edits are made in, and what it was read as.
+#[derive(Clone)]
+struct Text {
+    text: String,
+    config: Config,
+    warnings: Vec<Finding>,
+}
+
+/// Why edits cannot be made.
+enum Wrong {
+    Edit(EditError),
+    /// They lead to this text.
+    Text(Error, String),
+}
+
+/// Makes edits one after the other, and reads the text as seldom as can be: each time costs milliseconds where there are
+/// a thousand routes. At most so many are made between.
+fn make(
+    start: &Text,
+    edits: &[&Edit],
+    between: usize,
+    read: impl Fn(&str) -> Result<(Config, Vec<Finding>), Error>,
+) -> Result<Text, (usize, Wrong)> {
+    let (mut now, mut done) = (start.clone(), 0);
+    while done < edits.len() {
+        let next = &edits[done..edits.len().min(done + between)];
+        let made = Edit::apply_some(next, &now.text, &now.config, EDITED);
+        let (text, made) = made.map_err(|(at, error)| (done + at, Wrong::Edit(error)))?;
+        done += made;
+        now = match read(&text) {
+            Ok((config, warnings)) => Text { text, config, warnings },
+            Err(error) => return Err((done - 1, Wrong::Text(error, text))),
+        };
+    }
+    Ok(now)
 }
 
 /// Reads a text, and tells its warnings.
@@ -226,4 +278,52 @@ fn edit_file(running: &Running, edit: &Edit) -> Result<(File, Config), NotChange
     // What differs in these is not in force, and is no change that was not written.
     keep_until_restart(&running.config, &mut config);
     Ok((File::new(path, text, edited), config))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use offramp_config::ServerEdit;
+    use offramp_config::model::ServerState;
+
+    use super::*;
+
+    /// As many as pass over at an upgrade.
+    #[test]
+    fn many_edits_need_few_readings() {
+        let servers: Vec<String> = (0..100).map(|at| format!("\"h:{}\"", at + 1)).collect();
+        let text = format!("[[route]]\nbackend = \"b\"\n[backend.b]\nservers = [{}]\n", servers.join(", "));
+        let environment = Environment::default();
+        let config = offramp_config::parse(&text, "/c/c.toml", &environment).unwrap().0;
+        let change = ServerEdit::Change { state: Some(ServerState::Drain), weight: None };
+        let drain = |at: usize| Edit::Server {
+            backend: "b".to_owned(),
+            server: format!("h:{}", at + 1),
+            change: change.clone(),
+        };
+        let route = |at: usize| {
+            let text =
+                format!("add = \"route\"\nname = \"\"\n[keys]\nhost = \"h{at}.example\"\nbackend = \"b\"\n");
+            Edit::from_text(&text).unwrap()
+        };
+        let edits: Vec<Edit> = (0..100).flat_map(|at| [drain(at), route(at)]).collect();
+        let edits: Vec<&Edit> = edits.iter().collect();
+        let text = Edit::text_of(&config);
+        let (config, warnings) = parse(&environment, &text, EDITED, Path::new("/c/c.toml")).unwrap();
+        let start = Text { text, config, warnings };
+        let readings = Cell::new(0);
+        let read = |text: &str| {
+            readings.set(readings.get() + 1);
+            parse(&environment, text, EDITED, Path::new("/c/c.toml"))
+        };
+        let Ok(made) = make(&start, &edits, edits.len(), read) else { panic!("they can be made") };
+        assert_eq!((readings.get(), made.config.routes.len()), (1, 101));
+        assert!(made.config.backends[0].servers.iter().all(|server| server.state == ServerState::Drain));
+        // Which one cannot be made is told.
+        let wrong = drain(100);
+        let all = [&edits[..], &[&wrong], &edits[..1]].concat();
+        let error = edited(&start.config, &all, Path::new("/c/c.toml"), &environment).err().unwrap();
+        assert!(matches!(error, (200, NotChanged::Edit(EditError::Unknown { .. }))), "{:?}", error.1);
+    }
 }
