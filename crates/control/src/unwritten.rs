@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use offramp_config::{Config, ConfigDiff, Edit, Environment, ServerEdit};
+use offramp_config::{Config, ConfigDiff, Edit, Environment, ServerEdit, keep_until_restart};
 
 use crate::change::edited;
 use crate::error::Error;
@@ -103,22 +103,34 @@ impl Unwritten {
         &self.file
     }
 
-    /// The changes, as the process gets them that takes the place of this one.
+    /// The changes, as the process gets them that takes the place of this one. `found` is what the file has now, if it has
+    /// no mistake: somebody may have written the changes into it meanwhile.
     ///
     /// # Errors
     /// What would be lost.
     pub(crate) fn hand_over(
         &self,
         config: &Config,
+        found: Option<Config>,
         (path, environment): (&Path, &Environment),
     ) -> Result<Vec<String>, String> {
         if self.edits.is_empty() && !self.others {
             return Ok(Vec::new());
         }
-        let edits: Vec<&Edit> = self.edits.iter().collect();
+        let mut edits: Vec<&Edit> = self.edits.iter().collect();
+        if let Some(mut found) = found {
+            keep_until_restart(config, &mut found);
+            if is_same(&found, config) {
+                return Ok(Vec::new());
+            }
+            if let Some(missing) = missing(found, &edits, config, (path, environment)) {
+                edits = missing;
+            }
+        }
+        let all: Vec<&Edit> = self.edits.iter().collect();
         // Other changes may have come between them, written ones too: they must lead to what is in force.
         let leads =
-            || edited(&self.file, &edits, path, environment).is_ok_and(|led| is_same(&led.config, config));
+            || edited(&self.file, &all, path, environment).is_ok_and(|led| is_same(&led.config, config));
         if self.others || !leads() {
             return Err(few(&self.lines));
         }
@@ -161,6 +173,27 @@ impl Unwritten {
     pub(crate) fn count(&self) -> usize {
         self.edits.len()
     }
+}
+
+/// The edits that the file has not, if it has the others: these cannot be made to it once more, and without them it leads to
+/// what is in force.
+fn missing<'e>(
+    found: Config,
+    edits: &[&'e Edit],
+    config: &Config,
+    (path, environment): (&Path, &Environment),
+) -> Option<Vec<&'e Edit>> {
+    if edited(&found, edits, path, environment).is_ok() {
+        return None;
+    }
+    let (mut now, mut missing) = (found, Vec::new());
+    for edit in edits {
+        if let Ok(made) = edited(&now, &[edit], path, environment) {
+            now = made.config;
+            missing.push(*edit);
+        }
+    }
+    is_same(&now, config).then_some(missing)
 }
 
 /// The lines in which a configuration differs from the file; the last says how many there are more.
@@ -230,13 +263,13 @@ mod tests {
 
     const PATH: &str = "/c/c.toml";
 
-    struct House {
+    struct Rig {
         environment: Environment,
         config: Arc<Config>,
         unwritten: Unwritten,
     }
 
-    impl House {
+    impl Rig {
         fn new() -> Self {
             let environment = Environment::default();
             let config = Arc::new(offramp_config::parse(TEXT, PATH, &environment).unwrap().0);
@@ -258,7 +291,13 @@ mod tests {
         }
 
         fn hand_over(&self) -> Result<Vec<String>, String> {
-            self.unwritten.hand_over(&self.config, (Path::new(PATH), &self.environment))
+            self.hand_over_beside(None)
+        }
+
+        /// With this text in the file now.
+        fn hand_over_beside(&self, found: Option<&str>) -> Result<Vec<String>, String> {
+            let found = found.map(|text| offramp_config::parse(text, PATH, &self.environment).unwrap().0);
+            self.unwritten.hand_over(&self.config, found, (Path::new(PATH), &self.environment))
         }
 
         fn taken_over(&self) -> Result<Config, Error> {
@@ -276,58 +315,87 @@ mod tests {
 
     #[test]
     fn changes_of_one_server_are_one_and_none_if_they_are_undone() {
-        let mut house = House::new();
+        let mut rig = Rig::new();
         for _ in 0..2 * MOST {
-            house.unwritten.push(&server(2, Some(ServerState::Drain), None));
+            rig.unwritten.push(&server(2, Some(ServerState::Drain), None));
         }
-        house.edit(server(2, Some(ServerState::Drain), None), false);
-        house.edit(server(3, None, Some(5)), false);
-        house.edit(server(2, None, Some(7)), false);
-        assert_eq!(house.unwritten.count(), 2);
-        let taken = house.taken_over().unwrap();
-        assert_eq!(ConfigDiff::between(&taken, &house.config).to_string(), "");
-        house.edit(server(2, Some(ServerState::Enabled), Some(1)), false);
-        house.edit(server(3, None, Some(1)), false);
-        assert_eq!((house.unwritten.count(), house.unwritten.lines().len()), (0, 0));
+        rig.edit(server(2, Some(ServerState::Drain), None), false);
+        rig.edit(server(3, None, Some(5)), false);
+        rig.edit(server(2, None, Some(7)), false);
+        assert_eq!(rig.unwritten.count(), 2);
+        let taken = rig.taken_over().unwrap();
+        assert_eq!(ConfigDiff::between(&taken, &rig.config).to_string(), "");
+        rig.edit(server(2, Some(ServerState::Enabled), Some(1)), false);
+        rig.edit(server(3, None, Some(1)), false);
+        assert_eq!((rig.unwritten.count(), rig.unwritten.lines().len()), (0, 0));
     }
 
     #[test]
     fn what_is_written_is_not_handed_over_and_what_would_be_lost_is_told() {
-        let mut house = House::new();
-        house.edit(server(2, Some(ServerState::Disabled), None), false);
-        house.edit(server(3, None, Some(5)), true);
-        let edits = house.hand_over().unwrap();
+        let mut rig = Rig::new();
+        rig.edit(server(2, Some(ServerState::Disabled), None), false);
+        rig.edit(server(3, None, Some(5)), true);
+        let edits = rig.hand_over().unwrap();
         assert_eq!(edits.len(), 1, "{edits:?}");
         // The server of the first change is enabled in the file now: it stays so.
-        house.edit(server(3, Some(ServerState::Drain), None), false);
-        house.edit(server(2, Some(ServerState::Enabled), Some(2)), true);
-        assert!(is_same(&house.taken_over().unwrap(), &house.config));
+        rig.edit(server(3, Some(ServerState::Drain), None), false);
+        rig.edit(server(2, Some(ServerState::Enabled), Some(2)), true);
+        assert!(is_same(&rig.taken_over().unwrap(), &rig.config));
         // One change after the other does not lead to what is in force any more.
         for (lifetime, is_written) in [("1h", false), ("2h", true)] {
             let text = format!(
                 "change = \"route\"\nname = \"a.example\"\nwithout = []\n[keys]\nresponse_timeout = \"{lifetime}\"\n"
             );
-            house.edit(Edit::from_text(&text).unwrap(), is_written);
+            rig.edit(Edit::from_text(&text).unwrap(), is_written);
         }
-        let lost = house.hand_over().unwrap_err();
+        let lost = rig.hand_over().unwrap_err();
         assert!(lost.contains("server 127.0.0.1:3: enabled -> drain"), "{lost}");
-        house.unwritten.note(&Made::Whole, false, &Arc::clone(&house.config));
-        let lost = house.hand_over().unwrap_err();
+        rig.unwritten.note(&Made::Whole, false, &Arc::clone(&rig.config));
+        let lost = rig.hand_over().unwrap_err();
         assert!(lost.contains("backend shop"), "{lost}");
-        house.unwritten.note(&Made::Read, false, &Arc::clone(&house.config));
-        assert_eq!(house.hand_over(), Ok(Vec::new()));
+        rig.unwritten.note(&Made::Read, false, &Arc::clone(&rig.config));
+        assert_eq!(rig.hand_over(), Ok(Vec::new()));
     }
 
     #[test]
     fn a_change_that_the_file_cannot_have_is_an_error_with_advice() {
-        let mut house = House::new();
-        house.edit(server(2, Some(ServerState::Drain), None), false);
-        house.edit(Edit::Remove { item: Item::Route, name: "a.example".to_owned() }, false);
-        let edits = house.hand_over().unwrap();
+        let mut rig = Rig::new();
+        rig.edit(server(2, Some(ServerState::Drain), None), false);
+        rig.edit(Edit::Remove { item: Item::Route, name: "a.example".to_owned() }, false);
+        let edits = rig.hand_over().unwrap();
         let other = TEXT.replace("127.0.0.1:2", "127.0.0.1:9");
-        let other = offramp_config::parse(&other, PATH, &house.environment).unwrap().0;
-        let error = Unwritten::take_over(other, &edits, (Path::new(PATH), &house.environment)).unwrap_err();
+        let other = offramp_config::parse(&other, PATH, &rig.environment).unwrap().0;
+        let error = Unwritten::take_over(other, &edits, (Path::new(PATH), &rig.environment)).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("server 127.0.0.1:2: drain") && text.contains("--force"), "{text}");
+    }
+
+    #[test]
+    fn what_somebody_has_written_into_the_file_meanwhile_is_not_handed_over() {
+        let change = |port: u16, change: ServerEdit| Edit::Server {
+            backend: "shop".to_owned(),
+            server: format!("127.0.0.1:{port}"),
+            change,
+        };
+        let removed = TEXT.replace("\"127.0.0.1:2\", ", "");
+        let added = removed.replace("\"127.0.0.1:3\"", "\"127.0.0.1:3\", \"127.0.0.1:4\"");
+        let mut rig = Rig::new();
+        rig.edit(change(2, ServerEdit::Remove), false);
+        assert_eq!(rig.hand_over_beside(Some(&removed)), Ok(Vec::new()));
+        rig.edit(change(4, ServerEdit::Add), false);
+        assert_eq!(rig.hand_over_beside(Some(&added)), Ok(Vec::new()));
+        // Some of it.
+        rig.edit(server(3, Some(ServerState::Drain), None), false);
+        let edits = rig.hand_over_beside(Some(&added)).unwrap();
+        assert!(matches!(&edits[..], [one] if one.contains("drain")), "{edits:?}");
+        // Where the file has other changes besides, the next process says what does not fit.
+        let other = added.replace("a.example", "b.example");
+        assert_eq!(rig.hand_over_beside(Some(&other)).unwrap().len(), 3);
+        // And a whole configuration that was written by hand.
+        let config = Arc::new(offramp_config::parse(&added, PATH, &rig.environment).unwrap().0);
+        rig.unwritten.note(&Made::Whole, false, &config);
+        rig.config = config;
+        assert!(rig.hand_over().is_err());
+        assert_eq!(rig.hand_over_beside(Some(&added)), Ok(Vec::new()));
     }
 }

@@ -18,9 +18,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use offramp_config::model::StoreUrl;
 use offramp_net::Address;
 use offramp_net::handover::{Channel, within};
 use offramp_net::notify::Notifier;
@@ -37,6 +39,7 @@ use crate::helper::{Helper, Started};
 use crate::inherited::{Label, Purpose};
 use crate::push::Pushers;
 use crate::running::Running;
+use crate::server::Origin;
 
 /// In the environment of a new process: its standard input is the end of a hand-over.
 pub const HANDOVER: &str = "OFFRAMP_HANDOVER";
@@ -174,7 +177,7 @@ impl Running {
     /// # Errors
     /// Why there is none.
     pub(crate) async fn start_successor(&self, force: bool) -> Result<Successor, String> {
-        let unwritten = self.to_hand_over(force)?;
+        let unwritten = self.to_hand_over(force).await?;
         let program = self.source.program.clone().ok_or("it is not known which program this is")?;
         let helper = self.source.helper.clone();
         let limit = self.config.limits.upgrade_timeout;
@@ -204,7 +207,7 @@ impl Running {
     ///
     /// # Errors
     /// Something would be lost that nobody has said may be.
-    fn to_hand_over(&self, force: bool) -> Result<Vec<String>, String> {
+    async fn to_hand_over(&self, force: bool) -> Result<Vec<String>, String> {
         if let Some(until) = self.unconfirmed_until() {
             let until = String::from_utf8_lossy(&rfc3339_micros(until)).into_owned();
             return Err(format!(
@@ -215,14 +218,36 @@ impl Running {
         if force {
             return Ok(Vec::new());
         }
-        let path = self.source.origin.path();
-        let read = (path, &self.source.environment);
-        self.unwritten.hand_over(&self.config, read).map_err(|lost| {
+        self.hand_over().await.map_err(|lost| {
+            let url = self.config.log_store.url.as_ref();
+            let hidden = match url.and_then(StoreUrl::masked) {
+                Some(_) => ", which hides the password of the log store: put it in",
+                None => "",
+            };
             format!(
                 "changes in force would be lost, because the file does not have them ({lost}); write them (`offramp ctl show \
-                 config`, `apply FILE --persist`), or go without them: `offramp ctl upgrade --force`"
+                 config`{hidden}, then `apply FILE --persist`), or go without them: `offramp ctl upgrade --force`"
             )
         })
+    }
+
+    /// On a thread of its own: with many changes and many routes it takes a while, and the control loop goes on.
+    async fn hand_over(&self) -> Result<Vec<String>, String> {
+        let (unwritten, config) = (self.unwritten.clone(), Arc::clone(&self.config));
+        let (origin, environment) = (self.source.origin.clone(), self.source.environment.clone());
+        let (told, outcome) = oneshot::channel();
+        let work = move || {
+            let path = origin.path();
+            let found = match origin {
+                Origin::File(_) => offramp_config::load(path, &environment).ok().map(|(config, _)| config),
+                Origin::CommandLine => None,
+            };
+            // Whoever waits may have gone.
+            let _ = told.send(unwritten.hand_over(&config, found, (path, &environment)));
+        };
+        let thread = std::thread::Builder::new().name("offramp-changes".to_owned()).spawn(work);
+        thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+        outcome.await.unwrap_or_else(|_| Err("the look at them ended by a fault of Offramp's own".to_owned()))
     }
 
     /// All listening sockets.

@@ -108,6 +108,34 @@ fn a_drained_server_stays_drained_and_nothing_is_lost_without_a_word() {
     upgraded.stop();
 }
 
+/// Whoever reads that the file lacks a change writes it there by hand, and then there is nothing to hand over.
+#[test]
+fn what_was_written_by_hand_is_not_made_twice() {
+    let (one, two) = (named("one"), named("two"));
+    let text = format!(
+        "[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\ntls = false\n\
+         [[route]]\nbackend = \"shop\"\n[backend.shop]\nservers = [\"{}\", \"127.0.0.1:9\"]\n",
+        one.address()
+    );
+    let upgraded = Upgraded::of(Home::new().run(&text));
+    let two = two.address().to_string();
+    ctl(&upgraded, &["server", "remove", "shop", "127.0.0.1:9"]);
+    upgraded.instance.home.configure(&text.replace(", \"127.0.0.1:9\"", ""));
+    upgraded.upgrade();
+    ctl(&upgraded, &["server", "add", "shop", &two]);
+    upgraded.instance.home.configure(&text.replace("127.0.0.1:9", &two));
+    upgraded.upgrade();
+    // One of two is written.
+    ctl(&upgraded, &["server", "remove", "shop", &two]);
+    ctl(&upgraded, &["log-level", "debug"]);
+    upgraded.instance.home.configure(&text.replace(", \"127.0.0.1:9\"", ""));
+    upgraded.upgrade();
+    let unwritten = ctl(&upgraded, &["status"])["config"]["unwritten"].clone();
+    assert_eq!(unwritten.as_array().unwrap().len(), 1, "{unwritten}");
+    assert_eq!(states(&upgraded), ["up"]);
+    upgraded.stop();
+}
+
 /// Both processes have a spool of their own while the store is away: every request is stored, and none twice.
 #[test]
 fn requests_of_both_processes_wait_for_a_store_that_is_away() {
