@@ -13,7 +13,7 @@ use crate::history::Requester;
 use crate::running::Running;
 use crate::server::Desk;
 use crate::signals::Ask;
-use crate::stopping::Meaning;
+use crate::stopping::{Cause, Meaning, orderer};
 use crate::upgrade::Carried;
 
 /// How long workers have to end after a second order to stop: they close what is open, and tell of it.
@@ -34,12 +34,13 @@ pub struct Exit {
 
 impl Running {
     /// Drains and ends. Whoever orders a second stop through `desk` has what is open closed at once.
-    pub(crate) async fn drain(mut self, desk: &mut Desk) -> Exit {
+    pub(crate) async fn drain(mut self, desk: &mut Desk, cause: &Cause) -> Exit {
         let limit = self.config.limits.drain_timeout;
         let counters = self.crew.page.counters.clone();
         self.notifier.send("STOPPING=1");
         let open = counters.totals().active();
-        let fields = [("connections", open.into()), ("limit_s", limit.as_secs().into())];
+        let by = cause.as_str();
+        let fields = [("connections", open.into()), ("limit_s", limit.as_secs().into()), ("by", by.into())];
         self.log.info("draining", &fields);
         self.notices().note(NoticeKind::Stop, "begun", &fields);
         let at_once = desk.stops.begins(limit);
@@ -55,7 +56,8 @@ impl Running {
         let (drain, cut) = (order(limit), order(Duration::ZERO));
         drain();
         let told = |meaning, by: &Requester| self.further_order(meaning, by, counters.totals().active());
-        let (ended, hurried) = until_ended(join(workers), desk, at_once, cut, told).await;
+        let reopen = || self.reopen();
+        let (ended, hurried) = until_ended(join(workers), desk, at_once, cut, (told, reopen)).await;
         // Of workers that did not end nobody knows more than that their connections are open.
         let unended = Ended { cut: counters.totals().active(), panicked: 0 };
         let Ended { cut, panicked } = ended.unwrap_or(unended);
@@ -84,10 +86,7 @@ impl Running {
 
     /// Says what comes of an order to stop that came during the drain.
     fn further_order(&self, meaning: Meaning, by: &Requester, open: u64) {
-        let by = match by {
-            Requester::Signal => "a signal",
-            other => other.as_str(),
-        };
+        let by = orderer(by);
         let fields: [LogField<'_>; 2] = [("connections", open.into()), ("by", by.into())];
         let what = match meaning {
             Meaning::Hurry => {
@@ -140,7 +139,7 @@ async fn until_ended(
     desk: &mut Desk,
     at_once: Meaning,
     cut: impl Fn(),
-    told: impl Fn(Meaning, &Requester),
+    (told, reopen): (impl Fn(Meaning, &Requester), impl Fn()),
 ) -> (Option<Ended>, bool) {
     let hurry = || {
         cut();
@@ -158,8 +157,13 @@ async fn until_ended(
             ended = &mut ended => return (ended.ok(), until.is_some()),
             () = late => return (None, true),
             request = desk.next() => {
-                if request.ask != Ask::Stop {
-                    continue;
+                match request.ask {
+                    Ask::Stop => {}
+                    Ask::Reopen => {
+                        reopen();
+                        continue;
+                    }
+                    Ask::Reload | Ask::Upgrade | Ask::Change => continue,
                 }
                 let meaning = desk.stops.meaning(&request.by);
                 told(meaning, &request.by);

@@ -37,7 +37,7 @@ use crate::reload::Changes;
 use crate::running::Running;
 use crate::sandbox::Reach;
 use crate::signals::{Ask, Signals};
-use crate::stopping::{Stopping, Stops};
+use crate::stopping::{Cause, Stopping, Stops};
 use crate::upgrade::{Carried, Heir, Predecessor, Program, Successor, Upgraded};
 use crate::view::View;
 
@@ -203,8 +203,8 @@ impl Server {
         }
         running.notifier.send("READY=1\nSTATUS=serving");
         let exit = runtime.block_on(async {
-            let running = keep(running, &mut desk).await;
-            running.drain(&mut desk).await
+            let (running, cause) = keep(running, &mut desk).await;
+            running.drain(&mut desk, &cause).await
         });
         // A look-up that hangs must not hold up the end.
         runtime.shutdown_background();
@@ -212,8 +212,8 @@ impl Server {
     }
 }
 
-/// Serves requests and does periodic work until a request to stop comes.
-async fn keep(mut running: Running, desk: &mut Desk) -> Running {
+/// Serves requests and does periodic work until a request to stop comes, or something else has it drain.
+async fn keep(mut running: Running, desk: &mut Desk) -> (Running, Cause) {
     let mut probes = Probes::default();
     let mut watcher = Watcher::default();
     let mut config_watch = ConfigWatch::default();
@@ -226,15 +226,17 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
         let request = tokio::select! {
             request = desk.next() => request,
             () = sleep_until(running.calendar.next()) => {
-                if desk.unless_stopped(beside(running.keep_up(), &mut probes)).await.is_none() {
-                    return running;
+                if let Err(stop) = desk.unless_stopped(beside(running.keep_up(), &mut probes)).await {
+                    return (running, stop);
                 }
                 continue;
             }
             never = probes.run() => match never {},
             () = watcher.due(&log) => {
-                let Some(outcome) = desk.unless_stopped(beside(running.change_certificates(), &mut probes)).await else {
-                    return running;
+                let work = beside(running.change_certificates(), &mut probes);
+                let outcome = match desk.unless_stopped(work).await {
+                    Ok(outcome) => outcome,
+                    Err(stop) => return (running, stop),
                 };
                 watcher.looked(&outcome, running.ground.sources.again(), Instant::now());
                 continue;
@@ -255,8 +257,8 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
                 // Taken before the look, which finds them all.
                 let fresh = running.acme.fresh();
                 let work = beside(running.change_certificates(), &mut probes);
-                if desk.unless_stopped(work).await.is_none() {
-                    return running;
+                if let Err(stop) = desk.unless_stopped(work).await {
+                    return (running, stop);
                 }
                 drop(fresh);
                 continue;
@@ -265,15 +267,15 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
                 // Its sockets are closed. The other workers still serve, but with fewer cores than configured,
                 // so the supervisor of the process should see it and restart.
                 running.log.error("a worker ended by a fault of Offramp's own; stopping", &[]);
-                return running;
+                return (running, Cause::Fault);
             }
         };
         match request.ask {
-            Ask::Stop => return running,
+            Ask::Stop => return (running, Cause::Order(request.by)),
             Ask::Reopen => running.reopen(),
             Ask::Upgrade => {
-                if hand_over(&mut running, desk, &mut probes, request).await {
-                    return running;
+                if let Some(cause) = hand_over(&mut running, desk, &mut probes, request).await {
+                    return (running, cause);
                 }
             }
             Ask::Change => {
@@ -282,9 +284,9 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
                 if matches!(asked.change, Change::Reload) {
                     config_watch.reloading(&running.source.origin);
                 }
-                let Some(draft) = desk.unless_stopped(beside(running.draft(&asked), &mut probes)).await
-                else {
-                    return running;
+                let draft = match desk.unless_stopped(beside(running.draft(&asked), &mut probes)).await {
+                    Ok(draft) => draft,
+                    Err(stop) => return (running, stop),
                 };
                 if running.make(*asked, draft, request.by).await {
                     // What it wrote is in force, and no reason to reload with `watch`.
@@ -293,9 +295,9 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
             }
             Ask::Reload => {
                 config_watch.reloading(&running.source.origin);
-                let Some(proposal) = desk.unless_stopped(beside(running.read_again(), &mut probes)).await
-                else {
-                    return running;
+                let proposal = match desk.unless_stopped(beside(running.read_again(), &mut probes)).await {
+                    Ok(proposal) => proposal,
+                    Err(stop) => return (running, stop),
                 };
                 let outcome = running.reload(proposal, request.by).await;
                 if let Some(told) = request.told {
@@ -307,17 +309,22 @@ async fn keep(mut running: Running, desk: &mut Desk) -> Running {
     }
 }
 
-/// Has another process take over. Whether the drain follows: because one has, or by an order to stop.
-async fn hand_over(running: &mut Running, desk: &mut Desk, probes: &mut Probes, request: Request) -> bool {
+/// Has another process take over. Why the drain follows, if it does: because one has, or by an order to stop.
+async fn hand_over(
+    running: &mut Running,
+    desk: &mut Desk,
+    probes: &mut Probes,
+    request: Request,
+) -> Option<Cause> {
     if let Requester::Admin(client) = &request.by {
         running.log.info("an upgrade is asked for", &[("by", (&**client).into())]);
     }
     running.notifier.reloading();
     running.upgrade_begins(&request.by);
     let begun = Instant::now();
-    let Some(outcome) = desk.unless_stopped(beside(running.start_successor(request.force), probes)).await
-    else {
-        return true;
+    let outcome = match desk.unless_stopped(beside(running.start_successor(request.force), probes)).await {
+        Ok(outcome) => outcome,
+        Err(stop) => return Some(stop),
     };
     running.upgrade_ends(&outcome, begun);
     // Before the admin interface goes, which has to answer.
@@ -329,7 +336,7 @@ async fn hand_over(running: &mut Running, desk: &mut Desk, probes: &mut Probes, 
     if outcome.is_ok() {
         desk.dismiss();
     }
-    running.upgrade(outcome, begun).await
+    running.upgrade(outcome, begun).await.then_some(Cause::Upgrade)
 }
 
 /// Does `work`, and goes on looking after the servers meanwhile.
@@ -487,17 +494,20 @@ impl Desk {
         }
     }
 
-    /// Waits for `work`, which may be dropped, or for an order to stop: then there is no outcome. Other requests wait.
-    async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    /// Waits for `work`, which may be dropped, or for an order to stop. Other requests wait.
+    ///
+    /// # Errors
+    /// There was such an order, and there is no outcome.
+    async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Cause> {
         let mut work = pin!(work);
         loop {
             let request = tokio::select! {
                 biased;
-                outcome = &mut work => return Some(outcome),
+                outcome = &mut work => return Ok(outcome),
                 request = self.receive() => request,
             };
             match request.ask {
-                Ask::Stop => return None,
+                Ask::Stop => return Err(Cause::Order(request.by)),
                 // One that will be obeyed stands for all that nobody waits for.
                 Ask::Reload | Ask::Reopen | Ask::Upgrade
                     if request.told.is_none()

@@ -24,6 +24,36 @@ pub struct Stopping {
     pub until: Option<SystemTime>,
 }
 
+/// Why a drain begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Somebody ordered it.
+    Order(Requester),
+    /// Another process has taken over.
+    Upgrade,
+    /// A worker ended by a fault of Offramp's.
+    Fault,
+}
+
+impl Cause {
+    /// As operators know it.
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Order(by) => orderer(by),
+            Self::Upgrade => "upgrade",
+            Self::Fault => "the end of a worker",
+        }
+    }
+}
+
+/// Who gives an order to stop, as operators know them.
+pub(crate) fn orderer(by: &Requester) -> &str {
+    match by {
+        Requester::Signal => "a signal",
+        other => other.as_str(),
+    }
+}
+
 /// What an order means for a drain that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {

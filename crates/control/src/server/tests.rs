@@ -10,7 +10,7 @@ fn desk() -> (Desk, Handle) {
 #[tokio::test]
 async fn an_order_to_stop_waits_for_no_disk() {
     let (mut desk, handle) = desk();
-    assert_eq!(desk.unless_stopped(async { 7 }).await, Some(7));
+    assert_eq!(desk.unless_stopped(async { 7 }).await, Ok(7));
     handle.reopen();
     handle.reopen();
     let _first = handle.reload();
@@ -20,10 +20,11 @@ async fn an_order_to_stop_waits_for_no_disk() {
             tokio::task::yield_now().await;
         }
     };
-    assert_eq!(desk.unless_stopped(a_while).await, Some(()));
+    assert_eq!(desk.unless_stopped(a_while).await, Ok(()));
     handle.stop();
     // As a file system that does not answer.
-    assert_eq!(desk.unless_stopped(pending::<()>()).await, None);
+    let stopped = desk.unless_stopped(pending::<()>()).await;
+    assert_eq!(stopped, Err(Cause::Order(Requester::Program)));
     // What else was asked for is not forgotten where the work comes to its end.
     for expected in [Ask::Reopen, Ask::Reload, Ask::Reload] {
         assert_eq!(desk.next().await.ask, expected);
@@ -45,13 +46,14 @@ async fn so_many_requests_wait_and_no_more_but_an_order_to_stop_always_has_a_pla
                 tokio::task::yield_now().await;
             }
         };
-        assert_eq!(desk.unless_stopped(a_while).await, Some(()));
+        assert_eq!(desk.unless_stopped(a_while).await, Ok(()));
         assert_eq!(desk.deferred.len(), WAITING);
     }
     let refused = handle.change(Change::Reload, Terms::default(), Requester::Program).await;
     assert!(matches!(refused, Err(NotChanged::Busy)));
     handle.stop();
-    assert_eq!(desk.unless_stopped(pending::<()>()).await, None);
+    let stopped = desk.unless_stopped(pending::<()>()).await;
+    assert_eq!(stopped, Err(Cause::Order(Requester::Program)));
     drop(desk);
     let refused = handle.confirm(Requester::Program).await;
     assert!(matches!(refused, Err(NotChanged::Ended)));
