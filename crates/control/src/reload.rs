@@ -192,7 +192,8 @@ impl Running {
 
     /// Builds and opens everything, and changes nothing.
     pub(crate) async fn ready(&self, proposal: Proposal) -> Result<Ready, Error> {
-        let Proposal { config, needs_restart, diff, denied, material, now, mint, contents, events } = proposal;
+        let Proposal { config, needs_restart, diff, denied, material, now, mint, contents, events } =
+            proposal;
         let next = self.prepare(&config, denied, material, contents.as_ref(), (now, mint))?;
         self.ends("build_ms");
         let providers = next.built.sources.access.providers();

@@ -10,8 +10,8 @@ use offramp_config::{Config, ConfigDiff, Edit, Environment, ServerEdit, keep_unt
 use crate::change::edited;
 use crate::error::Error;
 
-/// As many are remembered one by one; an operator who makes more writes them to the file. Each is read with the whole
-/// configuration when it passes over.
+/// As many are remembered one by one; an operator who makes more writes them to the file. At worst each is read with the
+/// whole configuration when it passes over.
 const MOST: usize = 200;
 
 /// Lines of the difference that are kept, and lines that a message has.

@@ -161,7 +161,10 @@ fn lost_folders_are_in_the_way_of_nothing() {
     // Clients are hashed as before, though the key is lost.
     let events = instance.events_of(3);
     let client = events[0]["client"].as_str().unwrap();
-    assert!(!client.contains("127.0.0.1") && events.iter().all(|event| event["client"] == client), "{events:?}");
+    assert!(
+        !client.contains("127.0.0.1") && events.iter().all(|event| event["client"] == client),
+        "{events:?}"
+    );
     // What reads the files anew is refused, and says once what is missing, however many listeners the route has.
     let refused = stderr(&ctl(&["reload"]));
     assert_eq!(refused.matches("cannot read the directory").count(), 1, "{refused}");

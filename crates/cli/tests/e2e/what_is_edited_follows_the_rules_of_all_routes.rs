@@ -21,7 +21,8 @@ fn ask(address: SocketAddr, host: &str) -> (u16, String) {
 }
 
 fn ctl(instance: &Instance, arguments: &[&str]) -> String {
-    let done = output(instance.home.path(), &[&["ctl", "--admin", "unix:state/admin.sock"], arguments].concat());
+    let done =
+        output(instance.home.path(), &[&["ctl", "--admin", "unix:state/admin.sock"], arguments].concat());
     assert!(done.status.success(), "{arguments:?}: {}", stderr(&done));
     stdout(&done)
 }

@@ -282,7 +282,8 @@ impl Authority {
         }
     }
 
-    /// What it has issued before, or else what is in use.
+    /// What it has issued before, or else what was in use. Other names than those may be left to it, as an authority may have
+    /// issued for some meanwhile: only for these it issues.
     fn known(
         &self,
         at: &At,
@@ -294,10 +295,7 @@ impl Authority {
         let missing = || format!("the local CA has no certificate for {}", names.join(", "));
         match look.local(names.clone(), issued.ok_or_else(missing)) {
             Found::Value(certificate) => Some(certificate),
-            Found::Nothing(fault) => {
-                report.error(at, fault);
-                None
-            }
+            Found::Nothing(_) => self.issue(at, names, look, report),
         }
     }
 

@@ -76,7 +76,11 @@ impl Confirmation {
             until: SystemTime::now() + time,
             before: Arc::clone(&running.config),
             // It is in use, and was opened.
-            files: Files { sources, contents, events: access_log(&running.config, running.source.terminals).ok() },
+            files: Files {
+                sources,
+                contents,
+                events: access_log(&running.config, running.source.terminals).ok(),
+            },
             unwritten: running.unwritten.clone(),
             made: made.clone(),
             file,
