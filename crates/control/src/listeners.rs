@@ -178,14 +178,14 @@ impl Fresh {
 
     /// Has sockets listen that were kept for the way back, or opened beside others: who connects waits from now on.
     pub(crate) fn begin(&self, log: &Log) {
-        let begun = match &self.reserved {
-            Some(reserved) => reserved.resume(),
-            None if self.waits => listen::start(&self.fds),
+        let (begun, message) = match &self.reserved {
+            Some(reserved) => (reserved.resume(), "an address does not come back"),
+            None if self.waits => (listen::start(&self.fds), "a new address accepts no connections"),
             None => return,
         };
         if let Err(error) = begun {
             let reason = explain(&self.wanted.address, &error);
-            log.error("an address does not come back", &[("reason", (&reason).into())]);
+            log.error(message, &[("reason", (&reason).into())]);
         }
     }
 
