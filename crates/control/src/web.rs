@@ -2,7 +2,10 @@
 //! calls bounds the time.
 
 use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{HOST, HeaderValue};
@@ -14,8 +17,9 @@ use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 
 /// A client that checks servers against certain authorities. Cheap to clone.
@@ -53,8 +57,7 @@ impl Web {
         let uri = request.uri();
         let (bare, port) = place(uri, "https").ok_or("not a URL of https")?;
         let name = ServerName::try_from(bare.clone()).map_err(|_| "no host that a certificate could name")?;
-        let stream = TcpStream::connect((bare, port.unwrap_or(443)));
-        let stream = stream.await.map_err(|error| format!("cannot connect: {error}"))?;
+        let stream = connect(&bare, port.unwrap_or(443)).await?;
         let stream = self.connector.connect(name, stream).await.map_err(|error| format!("TLS: {error}"))?;
         talk(stream, request, most).await
     }
@@ -68,8 +71,7 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let (bare, port) = place(request.uri(), "http").ok_or("not a URL of http")?;
-    let stream = TcpStream::connect((bare, port.unwrap_or(80)));
-    let stream = stream.await.map_err(|error| format!("cannot connect: {error}"))?;
+    let stream = connect(&bare, port.unwrap_or(80)).await?;
     let peer = stream.peer_addr().map_err(|error| error.to_string())?;
     if !peer.ip().to_canonical().is_loopback() {
         return Err(format!("{peer} is not this machine, and plain HTTP goes no farther"));
@@ -82,6 +84,41 @@ fn place(uri: &Uri, scheme: &str) -> Option<(String, Option<u16>)> {
     let host = uri.host().filter(|_| uri.scheme_str() == Some(scheme))?;
     Some((host.trim_start_matches('[').trim_end_matches(']').to_owned(), uri.port_u16()))
 }
+
+/// A connection to whichever address of a host takes one first.
+async fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
+    let connected = async { first_of(lookup_host((host, port)).await?.take(MOST_ADDRESSES).collect()).await };
+    connected.await.map_err(|error| format!("cannot connect: {error}"))
+}
+
+/// Connects to the addresses in their order, each a moment after the one before, and takes the first connection that
+/// comes about (Happy Eyeballs, RFC 8305 §5): one that answers nothing must not use up the time of all.
+async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut rest = addresses.into_iter();
+    let mut attempts = JoinSet::new();
+    let mut failed = None;
+    loop {
+        if let Some(address) = rest.next() {
+            attempts.spawn(TcpStream::connect(address));
+        }
+        let is_last = rest.as_slice().is_empty();
+        tokio::select! {
+            ended = attempts.join_next() => match ended {
+                Some(Ok(Ok(stream))) => return Ok(stream),
+                Some(Ok(Err(error))) => failed = Some(error),
+                Some(Err(_)) => {}
+                None => return Err(failed.unwrap_or_else(|| io::Error::other("the host has no address"))),
+            },
+            () = sleep(NEXT_ADDRESS), if !is_last => {}
+        }
+    }
+}
+
+/// How long after one address the next is tried: the Connection Attempt Delay that RFC 8305 §8 recommends.
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+/// As many addresses are tried of one host: with the delay between them, all begin within the time that callers give a
+/// request, and no answer of a name server opens more sockets.
+const MOST_ADDRESSES: usize = 8;
 
 async fn talk<S, B>(stream: S, mut request: Request<B>, most: usize) -> Result<Response<Bytes>, String>
 where
@@ -163,6 +200,37 @@ mod tests {
         for broken in ["", "<html>", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n0"] {
             assert!(outcome(broken).0.is_err(), "{broken}");
         }
+    }
+
+    /// A listener that takes no connection any more: the kernel drops who knocks, without an answer.
+    fn silent() -> (TcpListener, Vec<std::net::TcpStream>) {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(0).unwrap().into_std().unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut queue = Vec::new();
+        let wait = Duration::from_millis(200);
+        while let Ok(waiting) = std::net::TcpStream::connect_timeout(&address, wait) {
+            queue.push(waiting);
+        }
+        (listener, queue)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_silent_is_not_waited_for() {
+        let (first_listener, _queue) = silent();
+        let [live_listener, closed] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let address = |listener: &TcpListener| listener.local_addr().unwrap();
+        let [first, live, closed_address] = [&first_listener, &live_listener, &closed].map(address);
+        drop(closed);
+        for addresses in [vec![first, live], vec![closed_address, first, live], vec![live, first]] {
+            let limit = Duration::from_secs(10);
+            let connected = tokio::time::timeout(limit, first_of(addresses.clone())).await;
+            assert_eq!(connected.expect("in time").unwrap().peer_addr().unwrap(), live, "{addresses:?}");
+        }
+        let refused = first_of(vec![closed_address; 2]).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(first_of(Vec::new()).await.unwrap_err().to_string().contains("no address"));
     }
 
     #[tokio::test]
