@@ -1,12 +1,13 @@
 //! Files of keys: private directories, whole-or-not-at-all writes, one writer at a time.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::process::geteuid;
 
 use crate::error::{CaFault, Error};
 
@@ -27,6 +28,7 @@ pub(crate) fn exists(path: &Path) -> Result<bool, Error> {
 /// is there stays as it is.
 pub(crate) fn create_private_dir(dir: &Path) -> Result<(), Error> {
     let create = || {
+        refuse_link_of_others(dir)?;
         if let Some(parent) = dir.parent() {
             std::fs::create_dir_all(parent)?;
         }
@@ -36,6 +38,18 @@ pub(crate) fn create_private_dir(dir: &Path) -> Result<(), Error> {
         }
     };
     create().map_err(|error| Error::io("create the directory", dir, error))
+}
+
+/// An error if `dir` is a symbolic link of another user than root and this one: the folder that it is in may be that
+/// user's, and root may be at work here.
+fn refuse_link_of_others(dir: &Path) -> io::Result<()> {
+    let trusted = |found: &Metadata| found.uid() == 0 || found.uid() == geteuid().as_raw();
+    match dir.symlink_metadata() {
+        Ok(found) if found.is_symlink() && !trusted(&found) => Err(io::Error::other(
+            "it is a symbolic link of another user than the one that Offramp runs as; remove it, or make the link as root",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The right to mint in a directory; given back when dropped, also by a process that dies.
@@ -60,8 +74,12 @@ impl Lock {
     pub(crate) fn try_take(dir: &Path) -> Result<Option<Self>, Error> {
         let path = dir.join(".lock");
         let refused = |error| Error::io("lock", &path, error);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = file.map_err(refused)?;
+        refuse_link_of_others(dir).map_err(refused)?;
+        // Root may be at work here in a folder of another user's, who has put a link or a FIFO there.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
+        let file = options.open(&path).map_err(refused)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Lock { _file: file })),
             Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(None),
@@ -104,4 +122,36 @@ fn write_new(new: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     // Set apart from creation, where the process' umask would take bits away.
     file.set_permissions(Permissions::from_mode(mode))?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn no_lock_is_made_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("other");
+        symlink(&other, folder.path().join(".lock")).unwrap();
+        let refused = Lock::try_take(folder.path()).unwrap_err().to_string();
+        assert!(refused.contains(".lock") && !other.exists(), "{refused}");
+    }
+
+    #[test]
+    fn links_of_other_users_are_not_followed_to_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (other, link) = (folder.path().join("other"), folder.path().join("ca"));
+        std::fs::create_dir(&other).unwrap();
+        symlink(&other, &link).unwrap();
+        create_private_dir(&link).unwrap();
+        assert!(Lock::try_take(&link).unwrap().is_some());
+        // Only root can make a link another user's.
+        if lchown(&link, Some(65534), Some(65534)).is_ok() {
+            for refused in [create_private_dir(&link).unwrap_err(), Lock::try_take(&link).unwrap_err()] {
+                assert!(refused.to_string().contains("symbolic link of another user"), "{refused}");
+            }
+        }
+    }
 }

@@ -274,8 +274,7 @@ fn serve(
 ) -> Result<(), Failure> {
     let From { helper, trial, heir } = from;
     let journal = surroundings::journal();
-    let (output, format, level) = outputs::log(&config.log, journal);
-    let log = Log::open(output, format, level)
+    let log = outputs::open_log(&config, journal)
         .map_err(|error| Failure::runtime(format_args!("error: the log: {error}")))?;
     let bound = announce.filter(|_| heir.is_none()).map(|announce| -> Bound {
         Box::new(|listening: &[(String, Address)]| {

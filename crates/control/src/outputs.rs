@@ -6,15 +6,34 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use offramp_config::model::{self, AccessFormat, AccessLog, AccessOutput, Anonymize, Config, SyslogAddress};
-use offramp_observe::sink::JOURNALD_SOCKET;
+use offramp_net::ownership;
+use offramp_observe::sink::{FILE_MODE, JOURNALD_SOCKET};
 use offramp_observe::{
-    EventFormat, EventStyle, Field, HashKey, Level, LogFormat, Output, Rotation, Selection, SyslogTarget,
+    EventFormat, EventStyle, Field, HashKey, Level, Log, LogFormat, Output, Rotation, Selection, SyslogTarget,
 };
 
 use offramp_proxy::refusals::Show;
 
 use crate::error::{Error, Finding};
+use crate::privileges;
 use crate::state;
+
+/// Opens the program's log as the configuration has it. Root that becomes another user later follows no link of that
+/// user's to it: it could lead to any file of the system.
+///
+/// # Errors
+/// Why it cannot be opened.
+pub fn open_log(config: &Config, journal: bool) -> Result<Log, String> {
+    let (output, format, level) = log(&config.log, journal);
+    match &output {
+        Output::File(path) if privileges::will_switch(config) => {
+            let file = ownership::append(path, FILE_MODE)
+                .map_err(|error| format!("cannot open {}: {error}", path.display()))?;
+            Ok(Log::on(output, file, format, level))
+        }
+        _ => Log::open(output, format, level).map_err(|error| error.to_string()),
+    }
+}
 
 /// Where the program's log goes, how, and from which level on. `journal` says that journald reads
 /// standard output and standard error, as `JOURNAL_STREAM` tells: text then leaves time and level to it.
@@ -196,10 +215,12 @@ fn hash_key(state_dir: &Path) -> io::Result<HashKey> {
     }
     File::open("/dev/urandom")?.read_exact(&mut key)?;
     let draft = path.with_extension(format!("new{}", std::process::id()));
+    // What a process of the same number has left. The file is new, and never what a link leads to: root may be at work
+    // here in a folder of another user's.
+    let _ = fs::remove_file(&draft);
     let made = OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(0o600)
         .open(&draft)
         .and_then(|mut file| file.write_all(&key).and_then(|()| file.sync_all()))
@@ -303,6 +324,18 @@ mod tests {
         let files: Vec<_> = fs::read_dir(&config.state_dir).unwrap().map(|file| file.unwrap()).collect();
         assert_eq!(files.len(), 1);
         assert_eq!(files[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn the_key_is_not_written_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = dir.path().join("other");
+        fs::write(&other, "as it was").unwrap();
+        let draft = dir.path().join(format!("hash.new{}", std::process::id()));
+        std::os::unix::fs::symlink(&other, &draft).unwrap();
+        hash_key(dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "as it was");
+        assert!(!draft.exists() && dir.path().join("hash.key").exists());
     }
 
     #[test]

@@ -53,6 +53,12 @@ pub(crate) fn find(user: Option<&User>, log: &Log) -> Result<Option<Identity>, E
 /// # Errors
 /// What the kernel says; the process must then end.
 pub(crate) fn assume(identity: &Identity, config: &Config, origin: &Origin) -> Result<(), Error> {
+/// Whether the process is root and becomes another user later.
+pub(crate) fn will_switch(config: &Config) -> bool {
+    let other = |user: &User| Identity::find(&user.name).is_ok_and(|identity| !identity.is_current());
+    is_root() && config.user.as_ref().is_some_and(other)
+}
+
     let own = |file: BorrowedFd<'_>| identity.own(file);
     let failed = |doing: &str, error: &io::Error| Error::one(format!("cannot {doing}: {error}"));
     if uses_state(config, origin) {

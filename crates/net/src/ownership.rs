@@ -1,14 +1,15 @@
-//! Giving files to another user.
+//! Giving files to another user, and writing files where another user may have put links.
 //!
 //! Whoever gets them may have the folders already in which they lie, and may put something else in their place while
 //! they are looked at: a symbolic link to `/etc`, a second name of `/etc/shadow`. So everything is opened first, never
 //! through a symbolic link, and what is looked at, entered and given away is what was opened.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Component, Path};
 
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat, openat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use rustix::process::geteuid;
@@ -38,6 +39,54 @@ pub fn give_file(path: &Path, own: &impl Fn(BorrowedFd<'_>) -> io::Result<()>) -
         _ => Ok(()),
     }
 }
+
+/// Opens a file to append to it, and makes it with `mode` where there is none, for a process of root that becomes another
+/// user later. On the way, and at its end, no symbolic link is followed that is in a folder of another user than root,
+/// and there no file is opened that has several names: that user could have it be any file of the system.
+///
+/// A named pipe that nobody reads is an error.
+///
+/// # Errors
+/// What the kernel says, or which rule the path breaks.
+pub fn append(path: &Path, mode: u32) -> io::Result<File> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut dir = openat(CWD, if path.is_absolute() { c"/" } else { c"." }, FOLDER, Mode::empty())?;
+    let mut is_roots = fstat(&dir)?.st_uid == 0;
+    let follow = |is_roots: bool| if is_roots { OFlags::empty() } else { OFlags::NOFOLLOW };
+    for component in
+        folder.components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir))
+    {
+        let opened = openat(&dir, component.as_os_str(), FOLDER | follow(is_roots), Mode::empty());
+        dir = opened.map_err(|error| explain(error, is_roots))?;
+        is_roots &= fstat(&dir)?.st_uid == 0;
+    }
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = openat(&dir, name, flags | OFlags::CLOEXEC | follow(is_roots), Mode::from_raw_mode(mode));
+    let file = file.map_err(|error| explain(error, is_roots))?;
+    let found = fstat(&file)?;
+    if !is_roots && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile && found.st_nlink > 1 {
+        return Err(io::Error::other("the file has several names (hard links)"));
+    }
+    let flags = fcntl_getfl(&file)?;
+    fcntl_setfl(&file, flags.difference(OFlags::NONBLOCK))?;
+    Ok(file.into())
+}
+
+/// What the kernel says of a link that is not followed: one of both.
+fn explain(error: Errno, is_roots: bool) -> io::Error {
+    match error {
+        Errno::LOOP | Errno::NOTDIR if !is_roots => io::Error::other(
+            "there is a symbolic link in a folder that is not root's, which root does not follow; give the folder to \
+             root, or name the file that the link leads to",
+        ),
+        _ => error.into(),
+    }
+}
+
+/// A folder on the way to a file.
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 fn enter(
     dir: &OwnedFd,
@@ -126,6 +175,38 @@ mod tests {
         give_file(&dir.join("ca/link"), &own).unwrap();
         give_file(&dir.join("ca/name"), &own).unwrap();
         give_file(&dir.join("absent"), &own).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_appended_to_and_links_of_others_are_not_followed() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let parent = tempfile::tempdir().unwrap();
+        let (root, of_user) = (parent.path().join("root"), parent.path().join("user"));
+        fs::create_dir_all(root.join("sub")).unwrap();
+        fs::create_dir_all(of_user.join("own")).unwrap();
+        let (log, mode) = (root.join("log"), 0o640);
+        for _ in 0..2 {
+            std::io::Write::write_all(&mut append(&log, mode).unwrap(), b"line\n").unwrap();
+        }
+        assert_eq!(fs::read_to_string(&log).unwrap(), "line\nline\n");
+        for (to, link) in [("log", "link"), ("later", "dangling"), ("sub", "folder")] {
+            symlink(root.join(to), of_user.join(link)).unwrap();
+            symlink(root.join(to), root.join(format!("own-{link}"))).unwrap();
+        }
+        fs::hard_link(&log, of_user.join("name")).unwrap();
+        for folder in [&of_user, &of_user.join("own")] {
+            std::os::unix::fs::chown(folder, Some(65534), Some(65534)).unwrap();
+        }
+        for refused in ["link", "dangling", "folder/log", "name"] {
+            assert!(append(&of_user.join(refused), mode).is_err(), "{refused}");
+        }
+        assert!(!root.join("later").exists() && !root.join("sub/log").exists());
+        // What root links, and what is the user's own.
+        for made in [root.join("own-link"), root.join("own-folder/log"), of_user.join("own/log")] {
+            append(&made, mode).unwrap();
+        }
     }
 
     /// The user that gets the files swaps their folder for a link while they are given.

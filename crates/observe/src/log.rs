@@ -11,6 +11,7 @@ mod notices;
 mod value;
 
 use std::fmt;
+use std::fs::File;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -123,6 +124,12 @@ impl Log {
     /// The output cannot be opened.
     pub fn open(output: Output, format: LogFormat, level: Level) -> Result<Self, Error> {
         Ok(Self::with_clock(Sink::open(output)?, format, level, SystemTime::now))
+    }
+
+    /// The same, in a file that is open already, to which `output` leads when it is opened anew.
+    #[must_use]
+    pub fn on(output: Output, file: File, format: LogFormat, level: Level) -> Self {
+        Self::with_clock(Sink::on(output, file), format, level, SystemTime::now)
     }
 
     /// A log that writes nothing.

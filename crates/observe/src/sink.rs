@@ -17,6 +17,7 @@ mod stream;
 mod syslog;
 
 pub use rotate::Rotation;
+pub use stream::FILE_MODE;
 pub use syslog::SyslogTarget;
 pub(crate) use syslog::{Facility, SyslogHead};
 
@@ -150,6 +151,12 @@ impl Sink {
     pub fn open(output: Output) -> Result<Self, Error> {
         let open = open(&output)?;
         Ok(Self { output, open, trouble: None })
+    }
+
+    /// Of a file that is open already, to which `output` leads when it is opened anew.
+    #[must_use]
+    pub fn on(output: Output, file: File) -> Self {
+        Self { output, open: Open::Stream(file.into()), trouble: None }
     }
 
     /// A sink that takes everything and writes nothing.

@@ -1,12 +1,13 @@
 //! Started as root, Offramp becomes `user` permanently and keeps no privileges.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt, chown};
+use std::process::Command;
 
 use offramp_testkit::ca::{Key, Leaf};
 use offramp_testkit::process::{Process, Ready, Source};
 
-use crate::instance::{Home, LIFE, PATIENCE};
+use crate::instance::{CERTIFICATE, Home, LIFE, PATIENCE};
 use crate::offramp::{offramp, output, stderr, stdout};
 
 /// The words behind `name:` in the status of a thread.
@@ -106,5 +107,59 @@ fn root_asks_the_admin_socket_of_the_user() {
         assert!(stopped.status.success(), "{}", stderr(&stopped));
         assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(0), "{}", process.transcript());
         assert!(!state.join("admin.sock").exists());
+    }
+}
+
+/// What the unprivileged user has put where root works for a moment, before it becomes that user.
+#[test]
+fn root_follows_no_link_of_the_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    const USER: u32 = 65534;
+    let routes = Home::one_route("127.0.0.1:1");
+    let hash = format!("access_log = {{ hash = \"client\" }}\n{routes}");
+    let local = routes.replace(CERTIFICATE, "[[certificate]]\nlocal = true\nnames = \"a.test\"\n");
+    let log = format!("log = {{ output = \"state/log\" }}\n{routes}");
+    // Where the link is, where it leads, and the configuration that has something written there. The number of the
+    // process is that of the shell that becomes it.
+    for (link, target, text) in [
+        ("state/hash.new$$", "there", &hash),
+        ("state/ca/.lock", "new", &local),
+        ("state/ca", "folder", &local),
+        ("state/log", "there", &log),
+        ("state/log", "new", &log),
+    ] {
+        let (home, private) = (Home::new(), Home::new());
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let at = |name: &str| private.file(name);
+        fs::set_permissions(private.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(at("there"), "as it was").unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        let folder = home.file(link).parent().unwrap().to_owned();
+        fs::create_dir_all(&folder).unwrap();
+        for folder in [&home.file("state"), &folder] {
+            chown(folder, Some(USER), Some(USER)).unwrap();
+        }
+        let configuration = home.file("offramp.toml");
+        fs::write(&configuration, format!("state_dir = \"state\"\nuser = \"nobody\"\n{text}")).unwrap();
+        let script = format!("ln -s \"$1\" {link}; chown -h {USER}:{USER} {link}; shift; exec \"$@\"");
+        let own = offramp(home.path(), &["run", "--config"]);
+        let mut command = Command::new("/bin/sh");
+        command.current_dir(home.path()).arg("-c").arg(script).arg("sh").arg(at(target));
+        command.arg(own.get_program()).args(own.get_args()).arg(&configuration);
+        for (name, value) in own.get_envs() {
+            value.map(|value| command.env(name, value));
+        }
+        let process = Process::start(command, LIFE).unwrap();
+        if link.contains("hash") {
+            process.wait_for(&Ready::Line("listening".into()), PATIENCE).unwrap();
+        } else {
+            assert!(!process.wait(PATIENCE).unwrap().success(), "{link}: {}", process.transcript());
+            assert!(process.lines(Source::Stderr).iter().any(|line| line.contains(link)), "{link}");
+        }
+        assert_eq!(fs::read_to_string(at("there")).unwrap(), "as it was", "{link}");
+        assert!(!at("new").exists(), "{link}");
+        assert_eq!(fs::read_dir(at("folder")).unwrap().count(), 0, "{link}");
     }
 }

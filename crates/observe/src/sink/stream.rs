@@ -74,4 +74,4 @@ fn wait_writable(file: &File) -> io::Result<()> {
 }
 
 /// Readable by the group, for log shippers; client addresses are nobody else's business.
-const FILE_MODE: u32 = 0o640;
+pub const FILE_MODE: u32 = 0o640;
