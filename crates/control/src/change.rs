@@ -264,7 +264,7 @@ impl Running {
         let Asked { terms, told, change, .. } = asked;
         let (kind, write) = (change.kind(), !matches!(change, Change::Confirm { write: false }));
         let draft = draft.map_err(|refused| match refused {
-            NotChanged::Invalid(error) => NotChanged::Invalid(sandbox::explain(&self.source, error)),
+            NotChanged::Invalid(error) => NotChanged::Invalid(sandbox::explain(&self.source, &error)),
             other => other,
         });
         let outcome = match draft {
@@ -292,7 +292,7 @@ impl Running {
         let ready = match self.ready(proposal).await {
             Ok(ready) => ready,
             Err(error) => {
-                let error = sandbox::explain(&self.source, error);
+                let error = sandbox::explain(&self.source, &error);
                 if !terms.dry_run {
                     self.remember(&Err(error.clone()), kind, by);
                 }

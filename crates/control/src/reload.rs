@@ -114,7 +114,7 @@ impl Running {
             Ok(proposal) => self.change_to(proposal).await,
             Err(error) => Err(error),
         };
-        let outcome = outcome.map_err(|error| sandbox::explain(&self.source, error));
+        let outcome = outcome.map_err(|error| sandbox::explain(&self.source, &error));
         if outcome.is_ok() {
             self.settle(Settled::Replaced);
             self.unwritten = Unwritten::none(&self.config);

@@ -124,16 +124,16 @@ pub(crate) fn with_denied(denied: Vec<Finding>, error: &Error) -> Error {
 
 /// The same error with what may be the reason, where files cannot be read that the configuration names: the sandbox
 /// knows files and folders by what they were at the start.
-pub(crate) fn explain(source: &Source, error: Error) -> Error {
-    if !source.grants.as_ref().is_some_and(Grants::restrict_reading) {
-        return error;
-    }
-    let findings = error.findings().iter().map(|finding| {
-        if !finding.text.contains(DENIED) {
-            return finding.clone();
-        }
-        let text = format!("{}; if the sandbox denies it: {UPGRADE}", finding.text);
-        Finding::new(&finding.at, text)
+pub(crate) fn explain(source: &Source, error: &Error) -> Error {
+    explained(source, error.findings()).into()
+}
+
+/// The same findings in the same way.
+pub(crate) fn explained(source: &Source, findings: &[Finding]) -> Vec<Finding> {
+    let restricted = source.grants.as_ref().is_some_and(Grants::restrict_reading);
+    let explained = findings.iter().map(|finding| match finding.text.contains(DENIED) && restricted {
+        true => Finding::new(&finding.at, format!("{}; if the sandbox denies it: {UPGRADE}", finding.text)),
+        false => finding.clone(),
     });
     findings.collect::<Vec<_>>().into()
 }

@@ -2,12 +2,14 @@
 //! certificates are renewed and minted, requests are stored, changes are written to the file, another process takes over.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use offramp_testkit::ca::{Key, Leaf};
-use offramp_testkit::process::{Signal, Source};
+use offramp_testkit::process::{Signal, Source, temp_dir};
 
 use crate::crowd::{connect, get, trusting, until};
-use crate::instance::{Home, Instance};
+use crate::instance::{CERTIFICATE, Home, Instance};
 use crate::offramp::{offramp, output, stderr, stdout};
 use crate::upgrade::Upgraded;
 
@@ -134,6 +136,78 @@ fn whole_life(mode: &str) {
     let denied: Vec<&String> =
         log.iter().filter(|line| line.contains("denied") || line.contains("ERROR")).collect();
     assert!(denied.is_empty(), "{denied:?}");
+    upgraded.stop();
+}
+
+/// The access log in `/dev/stdout`, which is a pipe here as it is in a container: the kernel takes no rule for it.
+fn pipe_is_a_log(mode: &str) {
+    let home = Home::new();
+    let text = format!(
+        "sandbox = \"{mode}\"\n[access_log]\noutput = \"/dev/stdout\"\n{CERTIFICATE}\
+         [[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n[[route]]\nrespond = {{ body = \"fixed\" }}\n"
+    );
+    let upgraded = Upgraded::of(home.run(&text));
+    let instance = &upgraded.instance;
+    let entered = instance.until("the sandbox", || upgraded.logged(" sandbox ").pop());
+    assert!(entered.contains(" files=landlock ") && entered.contains(" system_calls=seccomp"), "{entered}");
+    assert_eq!(answer(instance, "/one"), "fixed");
+    upgraded.signal(Signal::USR1);
+    instance.until("the logs are opened anew", || upgraded.logged("log files reopened").pop());
+    assert_eq!(answer(instance, "/two"), "fixed");
+    let is_there = |path: &str| {
+        let lines = instance.process.lines(Source::Stdout);
+        lines.iter().any(|line| line.contains(path)).then_some(())
+    };
+    instance.until("both events", || is_there("/one").and(is_there("/two")));
+    let log = instance.process.lines(Source::Stderr);
+    let is_bad = |line: &String| line.contains("ERROR") || line.contains("WARN") && line.contains("sandbox");
+    assert!(!log.iter().any(is_bad), "{log:?}");
+    upgraded.stop();
+}
+
+#[test]
+fn a_pipe_is_a_log() {
+    for mode in ["on", "required", "strict"] {
+        pipe_is_a_log(mode);
+    }
+}
+
+/// A pair of the CA in `archive/NAME`, and `live/NAME` with links to it, as certbot has them; `live/NAME` comes last and
+/// at once.
+fn lineage(home: &Home, archive: &Path, name: &str) {
+    let files = home.ca.issue(name, &Leaf::server(Key::P256, &[name])).unwrap();
+    let archive = archive.join(name);
+    let draft = home.file(&format!("draft-{name}"));
+    for folder in [&archive, &draft] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    for (file, name) in [(files.chain, "fullchain"), (files.key, "privkey")] {
+        let target = archive.join(format!("{name}1.pem"));
+        fs::rename(file, &target).unwrap();
+        symlink(target, draft.join(format!("{name}.pem"))).unwrap();
+    }
+    fs::create_dir_all(home.file("letsencrypt/live")).unwrap();
+    fs::rename(draft, home.file("letsencrypt/live").join(name)).unwrap();
+}
+
+#[test]
+fn certificates_of_certbot_are_read_where_it_is_strict() {
+    let (home, outside) = (Home::new(), temp_dir());
+    let archive = home.file("letsencrypt/archive");
+    lineage(&home, &archive, "a.test");
+    let text = "sandbox = \"strict\"\n[[certificate]]\ndirectory = \"letsencrypt/live\"\n\
+                [[listener]]\naddress = \"127.0.0.1:0\"\n[[route]]\nserver = \"127.0.0.1:1\"\n";
+    let mut command = offramp(home.path(), &["run", "--config"]);
+    command.env("HOME", "/nonexistent");
+    let upgraded = Upgraded::of(home.start(command, text));
+    let instance = &upgraded.instance;
+    // Another name later, and links to a folder that nothing has named.
+    lineage(&instance.home, &archive, "b.test");
+    instance.until("the certificate", || upgraded.logged("certificates changed").pop());
+    assert!(upgraded.logged("denied").is_empty(), "{:?}", upgraded.logged("denied"));
+    lineage(&instance.home, outside.path(), "c.test");
+    let said = instance.until("the reason", || upgraded.logged("denied").pop());
+    assert!(said.contains("c.test") && said.contains("if the sandbox denies it: "), "{said}");
     upgraded.stop();
 }
 

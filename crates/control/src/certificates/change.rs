@@ -15,6 +15,7 @@ use crate::build::{Inputs, Material, rebuild};
 use crate::error::{Error, Finding};
 use crate::reload::new_certificates;
 use crate::running::{Running, tell};
+use crate::sandbox;
 
 /// What a change of certificates came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Running {
             .and_then(Material::none_or_refused)
         {
             Ok(material) => material,
-            Err(error) => return self.refuse(&error),
+            Err(error) => return self.refuse(&sandbox::explain(&self.source, &error)),
         };
         tell(&self.log, "certificate", &material.warnings);
         self.tell_faults(&material.faults);
@@ -136,7 +137,7 @@ impl Running {
     }
 
     fn tell_faults(&self, faults: &[Finding]) {
-        for fault in faults {
+        for fault in sandbox::explained(&self.source, faults) {
             let mut fields = vec![("reason", fault.text.as_str().into())];
             if let Some(place) = fault.at.place() {
                 fields.insert(0, ("at", place.into()));

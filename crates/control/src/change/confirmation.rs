@@ -186,7 +186,7 @@ impl Running {
                 self.remember(&Ok(changes), Kind::TakenBack, Requester::Unconfirmed);
                 self.tell_phases();
             }
-            Err(error) => self.try_again(sandbox::explain(&self.source, error)),
+            Err(error) => self.try_again(sandbox::explain(&self.source, &error)),
         }
     }
 

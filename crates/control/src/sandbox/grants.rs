@@ -46,6 +46,7 @@ impl Grants {
             let libraries = libraries.chain(FOLDERS.iter().map(|path| What::ReadAll(PathBuf::from(path))));
             let all = libraries.chain(also.files.iter().cloned().map(What::Read)).chain(of_source(source));
             all.flat_map(|what| given(&what, home)).for_each(&mut give);
+            source.program.iter().flat_map(|program| of_program(&program.path)).for_each(&mut give);
         }
         // Only to read says nothing where everything may be read.
         let rules = |rights: Rights| strict || rights.files || rights.sockets || rights.folders;
@@ -150,10 +151,20 @@ fn given(what: &What, home: Option<&Path>) -> Vec<Place> {
         }
         What::Certificates(path) => {
             let all = given(&What::ReadAll(path.clone()), home);
-            all.into_iter().chain(pairs(path).flat_map(|file| beside(&file, Rights::READ))).collect()
+            let archives = archives(path).filter(|folder| !is_shared(folder, home));
+            let archives = archives.map(|folder| place(folder, Rights::READ));
+            let files = pairs(path).flat_map(|file| beside(&file, Rights::READ));
+            all.into_iter().chain(archives).chain(files).collect()
         }
-        What::Log(path) if is_special(path) => vec![place(real(path), Rights::FILES)],
-        What::Log(path) => folders(path, &real(path)).map(|folder| place(folder, Rights::FILES)).collect(),
+        What::Log(path) if is_special(path) || is_stream(path) => vec![place(real(path), Rights::FILES)],
+        What::Log(path) => {
+            let real = real(path);
+            let mut folders: Vec<PathBuf> = folders(path, &real).collect();
+            // A link in a folder with much else: what it leads to is written, and the link stays as it is.
+            folders.retain(|folder| !path.is_symlink() || !is_shared(folder, home));
+            let file = path.is_symlink().then_some(real);
+            folders.into_iter().chain(file).map(|path| place(path, Rights::FILES)).collect()
+        }
         What::Database(path) => {
             folders(path, &real(path)).map(|folder| place(folder, Rights::KEEP)).collect()
         }
@@ -188,23 +199,39 @@ fn pairs(path: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Where the file of the configuration is written anew if a change has `persist`. In a folder of the whole system it is
+/// The folders for what the certificates and keys of a folder lead to, also those that come later: certbot keeps
+/// `live/NAME/cert.pem` as a link to `archive/NAME/cert1.pem`, so that `archive` is one.
+fn archives(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let own = real(path);
+    let archive = move |file: PathBuf| {
+        let (named, target) = (file.parent()?.strip_prefix(path).ok()?.to_owned(), folder(&real(&file)));
+        let is_like_it =
+            !named.as_os_str().is_empty() && target.ends_with(&named) && !target.starts_with(&own);
+        let above = target.ancestors().nth(named.components().count());
+        above.filter(|_| is_like_it).map(Path::to_owned)
+    };
+    pairs(path).filter_map(archive)
+}
+
 /// not: everything in there could be.
 fn persist(path: &Path) -> Option<Place> {
     let folder = folder(&real(path));
     (!is_shared(&folder, None)).then_some(Place { path: folder, rights: Rights::FILES })
 }
 
-/// What a process reads that was started from a file, and for the backtrace of a panic.
+/// What a process reads for the backtrace of a panic: the program and its symbols, and nothing of what lies beside them.
+fn of_program(program: &Path) -> [Place; 2] {
+    [program.to_owned(), folder(program).join(".debug")]
+        .map(|path| Place { path: real(&path), rights: Rights::READ })
+}
+
+/// What a process reads that was started from a file.
 fn of_source(source: &Source) -> Vec<What> {
     let mut read = Vec::new();
     if let Origin::File(path) = &source.origin {
         let sources = sources(path);
         read.extend(sources.files.into_iter().map(What::Read));
         read.extend(sources.folders.into_iter().map(What::ReadAll));
-    }
-    if let Some(program) = &source.program {
-        read.push(What::Read(program.path.clone()));
-        read.push(What::ReadAll(folder(&program.path).join(".debug")));
     }
     read
 }
@@ -223,6 +250,12 @@ fn folders(path: &Path, real: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Whether a path is there and no regular file: a terminal, a pipe, `/dev/stdout`.
+/// Whether a path stands for a descriptor of the process, such as `/dev/stdout`: nothing is made or renamed beside it.
+fn is_stream(path: &Path) -> bool {
+    let folder = folder(path);
+    folder == Path::new("/dev") || folder.starts_with("/proc")
+}
+
 fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| !found.is_file())
 }
