@@ -12,8 +12,7 @@ use offramp_config::model::{
 };
 use offramp_config::{Config, Environment};
 use offramp_control::{Bound, Heir, Helper, Origin, Server, Start, outputs};
-use offramp_net::Address;
-use offramp_observe::Log;
+use offramp_net::{Address, notify};
 use offramp_observe::prometheus::Build;
 
 use crate::admin;
@@ -282,10 +281,12 @@ fn serve(
             announce(&addresses);
         })
     });
+    let bound = bound.or_else(|| trial.as_ref().map(Trial::look));
     let prepared = admin::prepare(&config, &origin, &log)?;
     let mut also = event_store::reach(&config);
     also.files.extend(surroundings::of_libraries());
     also.sockets = surroundings::runtime_directories();
+    also.abstract_sockets = surroundings::notify_socket().is_some_and(|name| notify::is_abstract(&name));
     let start = Start {
         config: config.clone(),
         origin,

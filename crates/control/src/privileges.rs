@@ -20,11 +20,12 @@ use crate::error::{Error, Finding};
 use crate::server::Origin;
 use crate::state;
 
-/// The user to become, if any. The default user need not exist; a configured one must.
+/// The user to become, if any. The default user need not exist; a configured one must. That a process stays root is
+/// plain where a command line has it serve one application or folder, and worth a line where a file has it serve for days.
 ///
 /// # Errors
 /// There is no such user.
-pub(crate) fn find(user: Option<&User>, log: &Log) -> Result<Option<Identity>, Error> {
+pub(crate) fn find(user: Option<&User>, origin: &Origin, log: &Log) -> Result<Option<Identity>, Error> {
     let Some(user) = user else { return Ok(None) };
     let asked_for = user.at.place().is_some() || user.name != User::default().name;
     match Identity::find(&user.name) {
@@ -42,10 +43,20 @@ pub(crate) fn find(user: Option<&User>, log: &Log) -> Result<Option<Identity>, E
         Err(reason) if asked_for => Err(vec![Finding::new(&user.at, reason)].into()),
         Err(_) => {
             let advice = "create it with `useradd --system --no-create-home offramp`, or set `user`";
-            log.debug("staying root: there is no user offramp", &[("advice", advice.into())]);
+            let (message, fields) = ("staying root: there is no user offramp", [("advice", advice.into())]);
+            match origin {
+                Origin::File(_) => log.info(message, &fields),
+                Origin::CommandLine => log.debug(message, &fields),
+            }
             Ok(None)
         }
     }
+}
+
+/// Whether the process is root and becomes another user later.
+pub(crate) fn will_switch(config: &Config) -> bool {
+    let other = |user: &User| Identity::find(&user.name).is_ok_and(|identity| !identity.is_current());
+    is_root() && config.user.as_ref().is_some_and(other)
 }
 
 /// Gives `identity` the files that it must write, and becomes it permanently.
@@ -53,12 +64,6 @@ pub(crate) fn find(user: Option<&User>, log: &Log) -> Result<Option<Identity>, E
 /// # Errors
 /// What the kernel says; the process must then end.
 pub(crate) fn assume(identity: &Identity, config: &Config, origin: &Origin) -> Result<(), Error> {
-/// Whether the process is root and becomes another user later.
-pub(crate) fn will_switch(config: &Config) -> bool {
-    let other = |user: &User| Identity::find(&user.name).is_ok_and(|identity| !identity.is_current());
-    is_root() && config.user.as_ref().is_some_and(other)
-}
-
     let own = |file: BorrowedFd<'_>| identity.own(file);
     let failed = |doing: &str, error: &io::Error| Error::one(format!("cannot {doing}: {error}"));
     if uses_state(config, origin) {
@@ -177,7 +182,7 @@ mod tests {
 
     #[test]
     fn nobody_is_looked_for_where_nobody_is_named() {
-        assert!(find(None, &Log::silent()).unwrap().is_none());
+        assert!(find(None, &Origin::CommandLine, &Log::silent()).unwrap().is_none());
     }
 
     #[test]
@@ -204,7 +209,7 @@ mod tests {
     #[test]
     fn a_named_user_must_exist_where_a_switch_is_possible() {
         let user = User { name: "no-such-user-of-offramp".into(), ..User::default() };
-        let found = find(Some(&user), &Log::silent());
+        let found = find(Some(&user), &Origin::CommandLine, &Log::silent());
         if is_root() {
             assert!(found.unwrap_err().to_string().contains("useradd"));
         } else {

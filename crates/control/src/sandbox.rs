@@ -7,11 +7,12 @@
 mod grants;
 mod needs;
 
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use offramp_config::Config;
-use offramp_config::model::{DnsProvider, Sandbox};
+use offramp_config::model::{DnsProvider, Sandbox, StoreUrl};
 use offramp_net::process::{self, Identity};
 use offramp_net::sandbox::{bounds, calls};
 use offramp_observe::{Log, LogField};
@@ -21,6 +22,7 @@ use crate::helper::Helper;
 use crate::running::Source;
 use crate::server::Origin;
 use crate::state;
+use crate::upgrade::Heir;
 
 pub(crate) use grants::Grants;
 
@@ -33,6 +35,29 @@ pub struct Reach {
     pub ports: Vec<u16>,
     /// Folders for Unix sockets, of this configuration or a later one.
     pub sockets: Vec<PathBuf>,
+    /// Whether abstract Unix sockets of other processes are connected: that of the service manager may be one.
+    pub abstract_sockets: bool,
+}
+
+/// Has nobody see the memory of this process, before there are keys in it. Where nothing is to be forbidden, undoes what an
+/// heir has done of it before it knew its configuration.
+///
+/// # Errors
+/// The configuration requires it, and it cannot be done.
+pub(crate) fn hide_memory(
+    config: &Config,
+    helper: Option<&Helper>,
+    heir: Option<&Heir>,
+    log: &Log,
+) -> Result<(), Error> {
+    if helper.is_some() && config.sandbox != Sandbox::Off {
+        let hidden = process::forbid_core_dumps().map_err(|error| error.to_string());
+        return Parts::new(config.sandbox, log).note(CORE_DUMPS, "none", hidden);
+    }
+    if let Some(Err(error)) = heir.map(Heir::show_memory) {
+        log.warn("core dumps stay forbidden", &[("reason", (&error).into())]);
+    }
+    Ok(())
 }
 
 /// Restricts the process as its configuration has it, and gives `source` the helper where it is needed from now on, and
@@ -61,22 +86,31 @@ pub(crate) fn enter(
         let _ = state::prepare(&config.state_dir);
     }
     let grants = Grants::of(config, source, also, strict);
-    let mut parts = Parts { mode: config.sandbox, done: Vec::new(), log };
-    parts.note("core_dumps", "none", process::forbid_core_dumps().map_err(why))?;
+    let mut parts = Parts::new(config.sandbox, log);
+    // Another time: the kernel decides anew when the user changes.
+    parts.note(CORE_DUMPS, "none", process::forbid_core_dumps().map_err(why))?;
     parts.note("new_privileges", "none", process::forbid_new_privileges().map_err(why))?;
     parts.note("programs", "helper", Ok(()))?;
+    let rights = alone().and_then(|()| process::drop_capabilities(gives_files(config, source)).map_err(why));
+    let left = if matches!(rights, Ok(true)) { "needed" } else { "none" };
+    parts.note("capabilities", left, rights.map(drop))?;
     let restricted = alone().and_then(|()| bounds::restrict(grants.bounds(), parts.is_required()));
     match restricted {
         Ok(restricted) => {
             let others = if strict { "landlock" } else { "any" };
             let version = restricted.version.into();
+            for (path, reason) in &restricted.without_rule {
+                let path = path.display().to_string();
+                let fields = [("path", (&path).into()), ("reason", reason.into())];
+                log.warn("the sandbox does not let Offramp use a path that the configuration names", &fields);
+            }
             let ways = [("files", "landlock".into()), ("reading", others.into()), ("ports", others.into())];
             parts.done.extend(ways.into_iter().chain([("landlock", version)]));
             source.grants = Some(grants.entered(restricted));
         }
         Err(reason) => parts.note("files", "landlock", Err(reason))?,
     }
-    parts.note("system_calls", "seccomp", alone().and_then(|()| calls::restrict()))?;
+    parts.note("system_calls", "seccomp", alone().and_then(|()| calls::restrict(strict)))?;
     log.info("sandbox", &parts.done);
     source.helper = Some(Arc::new(helper));
     Ok(())
@@ -90,11 +124,37 @@ fn alone() -> Result<(), String> {
     }
 }
 
+/// Whether files are given to other users: that of the configuration when a change is written to it, which keeps its
+/// owner, and those that SQLite makes beside a database.
+fn gives_files(config: &Config, source: &Source) -> bool {
+    let own = process::Identity::current().numbers();
+    let is_of_others = |path: &Path| path.metadata().is_ok_and(|found| (found.uid(), found.gid()) != own);
+    let written = matches!(&source.origin, Origin::File(path) if is_of_others(path));
+    written || matches!(&config.log_store.url, Some(StoreUrl::Sqlite(file)) if is_of_others(&file.path))
+}
+
 /// What a reload names that cannot be used any more.
 pub(crate) fn beyond(source: &Source, config: &Config) -> Vec<Finding> {
     let Some(helper) = &source.helper else { return Vec::new() };
-    let of_hooks = config.authorities.iter().filter_map(|authority| match &authority.dns {
-        Some(DnsProvider::Hook(program)) if !helper.has(&program.path) => Some(Finding::new(
+    let of_hooks = other_hooks(config, |program| helper.has(program));
+    of_hooks.chain(source.grants.iter().flat_map(|grants| grants.missing(config))).collect()
+}
+
+/// What a configuration names that was not read from the file, and that the sandbox of the file's will not let it use.
+pub(crate) fn beyond_file(file: &Config, config: &Config, source: &Source, also: &Reach) -> Vec<Finding> {
+    if file.sandbox == Sandbox::Off {
+        return Vec::new();
+    }
+    let grants = Grants::of(file, source, also, file.sandbox == Sandbox::Strict);
+    let known = hooks(file);
+    let of_hooks = other_hooks(config, |program| known.iter().any(|hook| hook == program));
+    of_hooks.chain(grants.missing(config)).collect()
+}
+
+/// The hooks of a configuration that are not `known`.
+fn other_hooks(config: &Config, known: impl Fn(&Path) -> bool) -> impl Iterator<Item = Finding> {
+    config.authorities.iter().filter_map(move |authority| match &authority.dns {
+        Some(DnsProvider::Hook(program)) if !known(&program.path) => Some(Finding::new(
             &program.at,
             format!(
                 "`dns_hook`: the sandbox does not let Offramp start {}; {UPGRADE}",
@@ -102,8 +162,7 @@ pub(crate) fn beyond(source: &Source, config: &Config) -> Vec<Finding> {
             ),
         )),
         _ => None,
-    });
-    of_hooks.chain(source.grants.iter().flat_map(|grants| grants.missing(config))).collect()
+    })
 }
 
 /// All that is wrong with a configuration: what the sandbox denies, and what else was found. That a file or port could not
@@ -135,7 +194,7 @@ pub(crate) fn explained(source: &Source, findings: &[Finding]) -> Vec<Finding> {
         true => Finding::new(&finding.at, format!("{}; if the sandbox denies it: {UPGRADE}", finding.text)),
         false => finding.clone(),
     });
-    findings.collect::<Vec<_>>().into()
+    explained.collect()
 }
 
 /// How the C library calls it.
@@ -145,6 +204,9 @@ const DENIED: &str = "Permission denied";
 const UPGRADE: &str = "write it to the file of the configuration and run `offramp ctl upgrade` (SIGUSR2), \
      which starts a new process with a sandbox of its own, without a lost connection";
 
+/// What keeps the memory of the process from disks and from others.
+const CORE_DUMPS: &str = "core_dumps";
+
 /// What was done so far.
 struct Parts<'a> {
     mode: Sandbox,
@@ -152,7 +214,11 @@ struct Parts<'a> {
     log: &'a Log,
 }
 
-impl Parts<'_> {
+impl<'a> Parts<'a> {
+    fn new(mode: Sandbox, log: &'a Log) -> Self {
+        Self { mode, done: Vec::new(), log }
+    }
+
     fn is_required(&self) -> bool {
         matches!(self.mode, Sandbox::Required | Sandbox::Strict)
     }

@@ -1,6 +1,7 @@
 //! From a configuration to the running process, and the event loop of the control plane.
 
 mod begin;
+mod given;
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -8,6 +8,12 @@ use std::time::Duration;
 /// How long a notification may wait for a manager that reads nothing: it must not hold up reloads, upgrades and the end.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// Whether a value of `NOTIFY_SOCKET` is an abstract name (unix(7)), and no path.
+#[must_use]
+pub fn is_abstract(socket: &std::ffi::OsStr) -> bool {
+    socket.as_bytes().starts_with(b"@")
+}
+
 /// Where to send notifications; silent where the process was not started by such a manager.
 pub struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,

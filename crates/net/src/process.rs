@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::AtFlags;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User, fchownat, getgroups, setgid, setgroups, setuid};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// Raises the limit of open descriptors to the hard limit; returns what it is then.
 ///
@@ -29,6 +30,48 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
 pub fn forbid_core_dumps() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
 }
+
+/// Whether the kernel would write a core dump of this process.
+#[must_use]
+pub fn is_dumpable() -> bool {
+    // What cannot be asked is as it usually is.
+    rustix::process::dumpable_behavior()
+        .is_ok_and(|how| how != rustix::process::DumpableBehavior::NotDumpable)
+}
+
+/// Undoes [`forbid_core_dumps`].
+///
+/// # Errors
+/// What the kernel says.
+pub fn allow_core_dumps() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?)
+}
+
+/// Gives up the capabilities (capabilities(7)) that Offramp does not need, in this thread and all that it starts later.
+/// It keeps ports below 1024 and, as root, files whatever their permissions say; with `owners` the right to give files to
+/// other users. Returns whether anything is left.
+///
+/// # Errors
+/// What the kernel says.
+pub fn drop_capabilities(owners: bool) -> io::Result<bool> {
+    let needed = if owners { NEEDED | CapabilitySet::CHOWN } else { NEEDED };
+    let held = capabilities(None)?;
+    let kept = CapabilitySets {
+        effective: held.effective & needed,
+        permitted: held.permitted & needed,
+        inheritable: held.inheritable & needed,
+    };
+    // A filter around this process may refuse the call; it is not made for nothing.
+    if kept != held {
+        set_capabilities(None, kept)?;
+    }
+    Ok(!kept.permitted.is_empty())
+}
+
+/// What stays: ports below 1024 that a reload adds, and logs, keys, certificates and sockets of applications that belong
+/// to other users, with modes that leave root out.
+const NEEDED: CapabilitySet =
+    CapabilitySet::NET_BIND_SERVICE.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::DAC_READ_SEARCH);
 
 /// Has this thread, and what it starts, gain no rights by running a program (`no_new_privs`).
 ///
@@ -243,6 +286,26 @@ mod tests {
     fn the_limit_is_raised() {
         let limit = raise_descriptor_limit().unwrap();
         assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap().0, limit);
+    }
+
+    /// In a thread of its own: it cannot be taken back.
+    #[test]
+    fn what_is_not_needed_is_given_up_and_the_rest_stays() {
+        let left = |owners| {
+            let thread = std::thread::spawn(move || {
+                let held = capabilities(None).unwrap().permitted;
+                let any = drop_capabilities(owners).unwrap();
+                let left = capabilities(None).unwrap();
+                assert_eq!((left.effective, any), (left.permitted, !left.permitted.is_empty()));
+                (held, left.permitted)
+            });
+            thread.join().unwrap()
+        };
+        let (held, kept) = left(false);
+        assert_eq!(kept, held & NEEDED);
+        assert!(!kept.intersects(CapabilitySet::SYS_ADMIN | CapabilitySet::FSETID | CapabilitySet::CHOWN));
+        let (held, kept) = left(true);
+        assert_eq!(kept, held & (NEEDED | CapabilitySet::CHOWN));
     }
 
     #[test]

@@ -51,9 +51,17 @@ impl Process {
     ///
     /// # Errors
     /// [`Error::Setup`] where the program cannot be started.
-    pub fn start(mut command: Command, life: Duration) -> Result<Self, Error> {
+    pub fn start(command: Command, life: Duration) -> Result<Self, Error> {
+        Self::start_reading(command, Stdio::null(), life)
+    }
+
+    /// The same, with this as its input.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_reading(mut command: Command, input: Stdio, life: Duration) -> Result<Self, Error> {
         let name = command.get_program().to_string_lossy().into_owned();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child =
             command.spawn().map_err(|error| Error::setup(format!("{name} does not start: {error}")))?;
         let lines = Arc::default();

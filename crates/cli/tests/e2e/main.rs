@@ -161,6 +161,7 @@ mod the_file_is_written_by_its_user;
 mod the_first_minutes_are_plain;
 mod the_record_layer_is_as_strict_as_rustls;
 mod the_sandbox_is_entered;
+mod the_sandbox_is_not_inherited;
 mod the_sandbox_keeps_to_its_configuration;
 mod the_sandbox_lets_everything_work;
 mod the_sandbox_refuses;

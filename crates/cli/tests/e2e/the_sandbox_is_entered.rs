@@ -1,14 +1,16 @@
 //! What the process forbids itself after the start, and who does it in its place.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::time::{Duration, Instant};
 
-use offramp_testkit::process::{Signal, Source};
+use offramp_testkit::process::{Process, Ready, Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 use rustix::process::{Pid, kill_process};
 
 use crate::crowd::{connect, get, trusting};
-use crate::instance::{Home, Instance, PATIENCE};
+use crate::instance::{Home, Instance, LIFE, PATIENCE};
+use crate::offramp::{offramp, output, stderr};
 
 const POLL: Duration = Duration::from_millis(5);
 
@@ -74,4 +76,41 @@ fn nothing_is_forbidden_where_the_configuration_says_so() {
     serves(&instance);
     assert!(!instance.process.lines(Source::Stderr).iter().any(|line| line.contains(" sandbox ")));
     instance.stop();
+}
+
+/// Started as root, and root from then on: it has few rights of root's, and says that it stays.
+#[test]
+fn root_keeps_the_rights_that_are_needed() {
+    let is_user = |line: &str| line.starts_with("offramp:");
+    if !rustix::process::geteuid().is_root()
+        || fs::read_to_string("/etc/passwd").unwrap().lines().any(is_user)
+    {
+        // Nobody stays root here.
+        return;
+    }
+    // CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_NET_BIND_SERVICE; and CAP_CHOWN, to write the file of another user's.
+    for (owner, expected) in [(0, "0000000000000406"), (65534, "0000000000000407")] {
+        let home = Home::new();
+        let path = home.configure(&Home::one_route("127.0.0.1:1"));
+        let text = fs::read_to_string(&path).unwrap().replace("user = \"root\"\n", "");
+        fs::write(&path, text).unwrap();
+        chown(&path, Some(owner), Some(owner)).unwrap();
+        let mut command = offramp(home.path(), &["run", "--config"]);
+        command.arg(&path);
+        let process = Process::start(command, LIFE).unwrap();
+        process.wait_for(&Ready::Line(" admin ".into()), PATIENCE).unwrap();
+        for set in ["CapPrm", "CapEff"] {
+            assert_eq!(status(process.id(), set).unwrap(), expected, "{}", process.transcript());
+        }
+        let lines = process.lines(Source::Stderr);
+        let is_said = |text: &str| lines.iter().any(|line| line.contains(text));
+        assert!(is_said("INFO  staying root") && is_said(" capabilities=needed "), "{lines:?}");
+        let done = output(home.path(), &["ctl", "log-level", "debug", "--persist"]);
+        assert!(done.status.success(), "{}", stderr(&done));
+        assert!(fs::read_to_string(&path).unwrap().contains("debug"));
+        assert_eq!(fs::metadata(&path).unwrap().uid(), owner);
+        let stopped = output(home.path(), &["ctl", "stop"]);
+        assert!(stopped.status.success(), "{}", stderr(&stopped));
+        process.wait(PATIENCE).unwrap();
+    }
 }

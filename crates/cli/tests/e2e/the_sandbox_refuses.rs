@@ -20,7 +20,7 @@ fn lines(bytes: &[u8]) -> Vec<String> {
 }
 
 /// What is tried at least.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 19] = [
     "start a program",
     "execve",
     "fork",
@@ -29,7 +29,17 @@ const NAMES: [&str; 9] = [
     "socket(AF_PACKET)",
     "bpf",
     "keyctl",
+    "tgkill",
+    "fcntl(F_SETOWN)",
+    "fcntl(F_SETSIG)",
+    "fcntl(F_SETOWN_EX)",
+    "connect to an abstract socket",
+    "make a set-uid file",
+    "fchmod(set-uid)",
+    "mkdirat(set-uid)",
+    "openat(set-uid)",
     "a core dump",
+    "a core dump with keys",
 ];
 
 /// What the configuration does not name is not written.
@@ -48,12 +58,13 @@ const WRITING: [&str; 11] = [
 ];
 
 /// What it does not name is neither read nor connected, where that is strict.
-const STRICT: [&str; 6] = [
+const STRICT: [&str; 7] = [
     "read /etc/shadow",
     "read the directory /root",
     "read a file",
     "list a directory",
     "connect to a port that is not named",
+    "connect by fast open",
     "listen on a port that is not named",
 ];
 
@@ -94,7 +105,9 @@ fn what_no_configuration_needs() {
 #[test]
 fn nothing_where_it_is_off() {
     let tried = lines(&trial("sandbox = \"off\"\n").stdout);
-    for name in ["start a program", "execve", "ptrace", "a core dump"].iter().chain(&WRITING) {
+    let free =
+        ["start a program", "execve", "ptrace", "connect to an abstract socket", "make a set-uid file"];
+    for name in free.iter().chain(&["tgkill", "a core dump", "a core dump with keys"]).chain(&WRITING) {
         assert!(line(&tried, name).starts_with("not refused: "), "{name}");
     }
     for name in &STRICT[2..] {

@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// The greatest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
+
+/// What a mode has beside the bits that the sandbox lets nothing have (set-user-ID, set-group-ID) and the sticky bit,
+/// which say nothing of a configuration.
+const PERMISSIONS: u32 = 0o777;
 
 /// A text, and where it belongs.
 #[derive(Debug)]
@@ -105,8 +109,9 @@ fn write_new(path: &Path, bytes: &[u8], like: &fs::Metadata) -> io::Result<()> {
     let _ = fs::remove_file(path);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
+    // Before the owner: the mode of another user's file is not ours to change.
+    file.set_permissions(fs::Permissions::from_mode(like.mode() & PERMISSIONS))?;
     keep_owner(path, &file.metadata()?, like)?;
-    file.set_permissions(like.permissions())?;
     file.sync_all()
 }
 
@@ -146,8 +151,6 @@ fn denied(why: String) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]

@@ -55,7 +55,8 @@ impl Grants {
         let places = places.map(|(path, rights)| Place { path, rights }).collect();
         let ports = strict.then(|| ports(&needs, also));
         let named = needs.into_iter().map(|need| need.what).collect();
-        Self { bounds: Bounds { places, reading: strict, ports }, named, _restricted: None }
+        let bounds = Bounds { places, reading: strict, ports, abstract_sockets: also.abstract_sockets };
+        Self { bounds, named, _restricted: None }
     }
 
     pub(super) fn bounds(&self) -> &Bounds {
@@ -198,7 +199,6 @@ fn pairs(path: &Path) -> impl Iterator<Item = PathBuf> {
     listing.pairs.into_iter().flat_map(|(cert, key)| [Some(cert), key]).flatten()
 }
 
-/// Where the file of the configuration is written anew if a change has `persist`. In a folder of the whole system it is
 /// The folders for what the certificates and keys of a folder lead to, also those that come later: certbot keeps
 /// `live/NAME/cert.pem` as a link to `archive/NAME/cert1.pem`, so that `archive` is one.
 fn archives(path: &Path) -> impl Iterator<Item = PathBuf> {
@@ -213,6 +213,7 @@ fn archives(path: &Path) -> impl Iterator<Item = PathBuf> {
     pairs(path).filter_map(archive)
 }
 
+/// Where the file of the configuration is written anew if a change has `persist`. In a folder of the whole system it is
 /// not: everything in there could be.
 fn persist(path: &Path) -> Option<Place> {
     let folder = folder(&real(path));
@@ -249,13 +250,13 @@ fn folders(path: &Path, real: &Path) -> impl Iterator<Item = PathBuf> {
     [named].into_iter().chain(other)
 }
 
-/// Whether a path is there and no regular file: a terminal, a pipe, `/dev/stdout`.
 /// Whether a path stands for a descriptor of the process, such as `/dev/stdout`: nothing is made or renamed beside it.
 fn is_stream(path: &Path) -> bool {
     let folder = folder(path);
     folder == Path::new("/dev") || folder.starts_with("/proc")
 }
 
+/// Whether a path is there and no regular file: a terminal, a pipe, `/dev/stdout`.
 fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| !found.is_file())
 }

@@ -24,6 +24,7 @@ use offramp_tls::TicketKeys;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::Receiver;
 
+use super::given::Given;
 use super::{Desk, Server, Start};
 use crate::acme::{Acme, Orders, Seams, Want};
 use crate::build::{Built, Inputs, build};
@@ -48,7 +49,7 @@ use crate::running::{Crew, Ground, Running, Source, tell};
 use crate::sandbox;
 use crate::servers;
 use crate::signals::Signals;
-use crate::upgrade::{Heir, State};
+use crate::upgrade::State;
 use crate::upkeep::Calendar;
 use crate::view::View;
 use crate::watchdog;
@@ -61,13 +62,11 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let mut phases = Phases::since(Instant::now());
     let (journal, terminals, program) = (start.journal, start.terminals, start.program);
     let mut source = Source { origin, environment, journal, terminals, program, helper: None, grants: None };
-    let (before, state, mut inherited) = match start.heir.map(Heir::parts) {
-        Some((before, state, inherited)) => (Some(before), state, inherited),
-        None => (None, State::default(), Inherited::activated(start.activated)),
-    };
-    let (config, unwritten) = state.with_unwritten(config, &source, &log)?;
+    sandbox::hide_memory(&config, start.helper.as_ref(), start.heir.as_ref(), &log)?;
+    let given = Given::take(config, start.heir, start.activated, (&source, &start.also), &log)?;
+    let Given { config, file, unwritten, before, state, mut inherited } = given;
     let open_store = store_opener(&config, open_store)?;
-    let identity = privileges::find(config.user.as_ref(), &log)?;
+    let identity = privileges::find(config.user.as_ref(), &source.origin, &log)?;
     raise_limit(&log);
     let runtime = runtime()?;
     let entered = runtime.enter();
@@ -89,7 +88,8 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         privileges::assume(identity, &config, &source.origin)?;
         tell(&log, "privileges", &privileges::unreadable(&config, &source.origin));
     }
-    sandbox::enter(&config, start.helper, &mut source, &start.also, identity.as_ref(), &log)?;
+    let file = file.as_ref().unwrap_or(&config);
+    sandbox::enter(file, start.helper, &mut source, &start.also, identity.as_ref(), &log)?;
     phases.end("sandbox_ms");
     // From here on there are threads, which are restricted as this one is.
     let fetches = Arc::<Fetches>::default();

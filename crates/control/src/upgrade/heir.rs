@@ -1,9 +1,10 @@
 //! The new process of an upgrade, as it sees the one before.
 
+use std::io;
 use std::time::Duration;
 
-use offramp_net::Address;
 use offramp_net::handover::{Channel, within};
+use offramp_net::{Address, process};
 
 use super::message;
 use super::state::State;
@@ -20,6 +21,8 @@ pub struct Heir {
     channel: Channel,
     pub(crate) state: State,
     pub(crate) inherited: Inherited,
+    /// Whether the kernel would have written core dumps of this process before it had keys.
+    was_dumpable: bool,
 }
 
 /// Tells the process before that there will be no new one.
@@ -35,8 +38,11 @@ impl Heir {
         let channel =
             Channel::of_stdin().map_err(|error| format!("the hand-over cannot be taken: {error}"))?;
         let Some(channel) = channel else { return Ok(None) };
+        // Keys of session tickets come with it. What the configuration says of this is not known yet.
+        let was_dumpable = process::is_dumpable();
+        process::forbid_core_dumps().map_err(|error| format!("core dumps cannot be forbidden: {error}"))?;
         match message::accept(&channel, within(ARRIVAL)) {
-            Ok((state, inherited)) => Ok(Some(Self { channel, state, inherited })),
+            Ok((state, inherited)) => Ok(Some(Self { channel, state, inherited, was_dumpable })),
             Err(reason) => {
                 // It notices the end of this process in any case.
                 let _ = message::refuse(&channel, &reason, within(ARRIVAL));
@@ -49,6 +55,11 @@ impl Heir {
     #[must_use]
     pub fn listens_on(&self, address: &Address) -> bool {
         self.inherited.has_listener(address)
+    }
+
+    /// Allows core dumps again, if they were allowed before this process knew its configuration.
+    pub(crate) fn show_memory(&self) -> io::Result<()> {
+        if self.was_dumpable { process::allow_core_dumps() } else { Ok(()) }
     }
 
     /// Who can say later that nothing came of it.

@@ -1,5 +1,5 @@
 //! Files and ports (landlock(7)): where this process may write, and in its strict form what it may read and which TCP
-//! ports it may use. Nothing may be executed.
+//! ports it may use. Nothing may be executed, and no other process may be signalled.
 //!
 //! A rule belongs to what lies at its path when it is made: a folder with everything below it, or one file. What takes
 //! the place of that file or folder later is another one, without a rule. Descriptors that are open stay as they are.
@@ -10,9 +10,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, LandlockStatus, NetPort,
-    PathBeneath, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus,
-    make_bitflags,
+    ABI, Access as _, AccessFs, AccessNet, AddRuleError, AddRulesError, BitFlags, CompatLevel,
+    Compatible as _, LandlockStatus, NetPort, PathBeneath, Ruleset, RulesetAttr as _, RulesetCreated,
+    RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, make_bitflags,
 };
 use rustix::fs::{FileType, Mode, OFlags};
 
@@ -106,6 +106,9 @@ pub struct Bounds {
     pub reading: bool,
     /// The TCP ports; `None`: any.
     pub ports: Option<Ports>,
+    /// Whether abstract Unix sockets of other processes may be connected (unix(7)). No file and no permission protects
+    /// them.
+    pub abstract_sockets: bool,
 }
 
 /// That a thread is restricted.
@@ -113,6 +116,8 @@ pub struct Bounds {
 pub struct Restricted {
     /// The version of Landlock's interface that the kernel and this program share, from 1.
     pub version: u32,
+    /// Places that cannot be used although the bounds name them, each with what the kernel said.
+    pub without_rule: Vec<(PathBuf, String)>,
     /// Rules in `/proc` last as long as these are open: what the kernel forgets there, and finds again, is another file.
     _held: Vec<OwnedFd>,
 }
@@ -120,7 +125,10 @@ pub struct Restricted {
 /// Restricts this thread, and all that it starts, to `bounds`. `no_new_privs` must be set.
 ///
 /// With `required` the kernel must know all that the bounds are for, else what it knows is enough: before Linux 6.7 no
-/// ports, before 6.2 not that a file is truncated.
+/// ports, before 6.2 not that a file is truncated. Signals and abstract sockets are restricted since 6.12; `required`
+/// does not ask for that, because the filter of system calls ([`super::calls`]) refuses signals on every kernel.
+///
+/// A place that can have no rule is left out: that restricts more, and not less.
 ///
 /// # Errors
 /// Why nothing is restricted.
@@ -138,19 +146,12 @@ pub fn restrict(bounds: &Bounds, required: bool) -> Result<Restricted, String> {
         ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4)).map_err(why)?;
     }
     ruleset = ruleset.set_compatibility(CompatLevel::BestEffort).handle_access(handled).map_err(why)?;
-    let mut created = ruleset.create().map_err(why)?;
-    let mut held = Vec::new();
-    for place in &bounds.places {
-        let Some((fd, rights)) = open(place) else { continue };
-        let rights = rights & handled;
-        if rights.is_empty() {
-            continue;
-        }
-        if place.path.starts_with("/proc") {
-            held.extend(fd.try_clone());
-        }
-        created = created.add_rule(PathBeneath::new(fd, rights)).map_err(why)?;
+    ruleset = ruleset.scope(Scope::Signal).map_err(why)?;
+    if !bounds.abstract_sockets {
+        ruleset = ruleset.scope(Scope::AbstractUnixSocket).map_err(why)?;
     }
+    let mut created = ruleset.create().map_err(why)?;
+    let (held, without_rule) = add_places(&mut created, &bounds.places, handled);
     for (ports, access) in bounds
         .ports
         .iter()
@@ -163,10 +164,46 @@ pub fn restrict(bounds: &Bounds, required: bool) -> Result<Restricted, String> {
     let status = created.restrict_self().map_err(why)?;
     match status.landlock {
         LandlockStatus::Available { effective_abi, .. } if status.ruleset != RulesetStatus::NotEnforced => {
-            Ok(Restricted { version: effective_abi as u32, _held: held })
+            Ok(Restricted { version: effective_abi as u32, without_rule, _held: held })
         }
         LandlockStatus::NotEnabled => Err("Landlock is not enabled (see `lsm=` of the kernel)".to_owned()),
         _ => Err("the kernel has no Landlock".to_owned()),
+    }
+}
+
+/// Adds a rule for each place. Gives the descriptors that must stay open, and the places that cannot be used.
+fn add_places(
+    created: &mut RulesetCreated,
+    places: &[Place],
+    handled: BitFlags<AccessFs>,
+) -> (Vec<OwnedFd>, Vec<(PathBuf, String)>) {
+    let (mut held, mut without_rule) = (Vec::new(), Vec::new());
+    for place in places {
+        let Some((fd, rights)) = open(place) else { continue };
+        let rights = rights & handled;
+        if rights.is_empty() {
+            continue;
+        }
+        if place.path.starts_with("/proc") {
+            held.extend(fd.try_clone());
+        }
+        match (&mut *created).add_rule(PathBeneath::new(fd, rights)) {
+            Ok(_) => {}
+            // A pipe or a socket behind `/dev/stdout`: it lies in no folder, and the kernel restricts no use of it.
+            Err(error) if is_of_no_folder(&error) => {}
+            Err(error) => without_rule.push((place.path.clone(), error.to_string())),
+        }
+    }
+    (held, without_rule)
+}
+
+/// Whether a rule was refused because the file is on a file system of the kernel's own, without paths (`EBADFD`).
+fn is_of_no_folder(error: &RulesetError) -> bool {
+    match error {
+        RulesetError::AddRules(AddRulesError::Fs(AddRuleError::AddRuleCall { source, .. })) => {
+            source.raw_os_error() == Some(nix::libc::EBADFD)
+        }
+        _ => false,
     }
 }
 
@@ -202,125 +239,4 @@ pub fn real(path: &Path) -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::{self, File, OpenOptions};
-    use std::net::{TcpListener, TcpStream};
-    use std::os::unix::net::UnixListener;
-    use std::process::Command;
-
-    use super::*;
-    use crate::process::forbid_new_privileges;
-
-    /// Does `work` in a thread of its own, restricted: that cannot be taken back. It needs Linux 6.7.
-    fn within<T: Send + 'static>(bounds: Bounds, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let thread = std::thread::spawn(move || {
-            forbid_new_privileges().unwrap();
-            let restricted = restrict(&bounds, true).unwrap();
-            assert!(restricted.version >= 4, "{restricted:?}");
-            // As those that come later.
-            std::thread::scope(|scope| scope.spawn(work).join().unwrap())
-        });
-        thread.join().unwrap()
-    }
-
-    fn place(path: &Path, rights: Rights) -> Place {
-        Place { path: path.to_owned(), rights }
-    }
-
-    fn is_denied<T>(outcome: io::Result<T>) -> bool {
-        outcome.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
-    }
-
-    #[test]
-    fn rights_are_for_what_they_say() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().to_owned();
-        for name in ["files", "sockets", "all", "none"] {
-            fs::create_dir(root.join(name)).unwrap();
-            fs::write(root.join(name).join("old"), "text").unwrap();
-        }
-        let rights = [("files", Rights::FILES), ("sockets", Rights::SOCKETS), ("all", Rights::ALL)];
-        let places = rights.map(|(name, rights)| place(&root.join(name), rights)).into();
-        let bounds = Bounds { places, ..Bounds::default() };
-        within(bounds, move || {
-            let make = |name: &str| File::create_new(root.join(name).join("new")).map(drop);
-            let write = |name: &str| OpenOptions::new().write(true).truncate(true).open(root.join(name));
-            let socket = |name: &str| UnixListener::bind(root.join(name).join("socket")).map(drop);
-            let directory = |name: &str| fs::create_dir(root.join(name).join("directory"));
-            for name in ["files", "all"] {
-                make(name).unwrap();
-                write(&format!("{name}/old")).unwrap();
-                fs::rename(root.join(name).join("new"), root.join(name).join("newer")).unwrap();
-                fs::remove_file(root.join(name).join("newer")).unwrap();
-            }
-            for name in ["sockets", "all"] {
-                socket(name).unwrap();
-                fs::remove_file(root.join(name).join("socket")).unwrap();
-            }
-            directory("all").unwrap();
-            fs::write(root.join("all/directory/file"), "below").unwrap();
-            for name in ["sockets", "none"] {
-                assert!(is_denied(make(name)) && is_denied(write(&format!("{name}/old"))), "{name}");
-                assert_eq!(fs::read_to_string(root.join(name).join("old")).unwrap(), "text");
-            }
-            assert!(is_denied(socket("files")) && is_denied(socket("none")));
-            assert!(is_denied(directory("files")) && is_denied(directory("none")));
-            assert!(is_denied(fs::remove_file(root.join("none/old"))));
-            // Elsewhere, from where there are rights to where there are none.
-            assert!(fs::rename(root.join("all/old"), root.join("none/older")).is_err());
-            assert!(fs::hard_link(root.join("none/old"), root.join("all/link")).is_err());
-            assert!(is_denied(Command::new("/bin/true").status()), "executed");
-            TcpListener::bind("127.0.0.1:0").unwrap();
-        });
-    }
-
-    #[test]
-    fn reading_and_ports_are_restricted_where_they_are_to_be() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().to_owned();
-        for name in ["read", "none"] {
-            fs::create_dir(root.join(name)).unwrap();
-            fs::write(root.join(name).join("file"), "text").unwrap();
-        }
-        let open = TcpListener::bind("127.0.0.1:0").unwrap();
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-        let [open_port, closed_port] = [&open, &closed].map(|one| one.local_addr().unwrap().port());
-        let own = std::process::id();
-        let bounds = Bounds {
-            places: vec![
-                place(&root.join("read"), Rights::READ),
-                place(Path::new("/proc/self"), Rights::READ),
-            ],
-            reading: true,
-            ports: Some(Ports { listen: [0].into(), connect: [open_port].into() }),
-        };
-        within(bounds, move || {
-            assert_eq!(fs::read_to_string(root.join("read/file")).unwrap(), "text");
-            assert_eq!(fs::read_dir(root.join("read")).unwrap().count(), 1);
-            fs::read_to_string(format!("/proc/{own}/statm")).unwrap();
-            fs::read_to_string("/proc/thread-self/stat").unwrap();
-            assert!(is_denied(fs::read_to_string(root.join("none/file"))));
-            assert!(is_denied(fs::read_dir(root.join("none"))));
-            assert!(is_denied(fs::read_to_string("/etc/passwd")));
-            assert!(is_denied(fs::write(root.join("read/file"), "other")));
-            TcpStream::connect(("127.0.0.1", open_port)).unwrap();
-            assert!(is_denied(TcpStream::connect(("127.0.0.1", closed_port))));
-            // The kernel picks one. A port that is written down is another matter.
-            TcpListener::bind("127.0.0.1:0").unwrap();
-            drop(closed);
-            assert!(is_denied(TcpListener::bind(("127.0.0.1", closed_port))));
-        });
-    }
-
-    #[test]
-    fn paths_are_real_as_far_as_they_exist() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        fs::create_dir(root.join("a")).unwrap();
-        std::os::unix::fs::symlink(root.join("a"), root.join("link")).unwrap();
-        for (path, expected) in [("link", "a"), ("link/new", "a/new"), ("none/x/y", "none/x/y")] {
-            assert_eq!(real(&root.join(path)), root.join(expected), "{path}");
-        }
-        assert_eq!(real(Path::new("none")), Path::new("none"));
-    }
-}
+mod tests;

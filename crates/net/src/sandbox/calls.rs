@@ -5,6 +5,8 @@
 //! what needs it fails and says so, and everybody else is served. Whoever has taken over the process gains nothing by
 //! that, as the call is not made either way.
 
+mod first;
+
 use std::collections::BTreeMap;
 use std::io;
 
@@ -14,12 +16,16 @@ use seccompiler::{
     TargetArch,
 };
 
-/// Restricts this thread, and all that it starts, to the list. `no_new_privs` must be set.
+/// Restricts this thread, and all that it starts, to the list. `no_new_privs` must be set. With `ports_count` no call
+/// connects to a TCP port but connect(2), where [`super::bounds`] looks at the port.
+///
+/// It must be called in the process that serves, and not before a fork: signals are allowed to this process alone.
 ///
 /// # Errors
 /// What the kernel says. Nothing is restricted then.
-pub fn restrict() -> Result<(), String> {
-    let program = program(!may_change_the_network()).map_err(|error| error.to_string())?;
+pub fn restrict(ports_count: bool) -> Result<(), String> {
+    let terms = Terms { routes: !may_change_the_network(), ports_count, process: std::process::id() };
+    let program = program(&terms).map_err(|error| error.to_string())?;
     let mut filter: Vec<libc::sock_filter> = program
         .iter()
         .map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k })
@@ -46,50 +52,35 @@ fn may_change_the_network() -> bool {
     })
 }
 
+/// What the filter depends on.
+struct Terms {
+    /// Whether the kernel can be asked for the machine's addresses (rtnetlink(7)), as getifaddrs(3) and look-ups of names
+    /// do; who has the right could change them in the same way.
+    routes: bool,
+    /// Whether it matters which TCP port is connected.
+    ports_count: bool,
+    /// The process that may be signalled: this one.
+    process: u32,
+}
+
 /// The filter. The calls of every byte come first: kernels before 5.11 run it for each call, later ones know by its
-/// number which is always allowed. With `routes` the kernel can be asked for the machine's addresses (rtnetlink(7)), as
-/// getifaddrs(3) and look-ups of names do; who has the right could change them in the same way.
-fn program(routes: bool) -> Result<BpfProgram, seccompiler::BackendError> {
+/// number which is always allowed.
+fn program(terms: &Terms) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         HOT.iter().chain(ALLOWED).chain(OLD).map(|call| (*call, Vec::new())).collect();
-    rules.extend(conditional(routes)?);
+    rules.extend(conditional(terms)?);
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let rest = SeccompFilter::new(rules, refused, SeccompAction::Allow, ARCHITECTURE)?;
     let rest: BpfProgram = rest.try_into()?;
-    let mut program = first();
+    let mut program = first::program(terms.ports_count);
     program.extend(rest);
     Ok(program)
-}
-
-/// What is decided by the number alone, and before everything else. The rest looks at the architecture itself.
-fn first() -> BpfProgram {
-    let one = |code: u32, jt: usize, jf: usize, k: u32| seccompiler::sock_filter {
-        code: code as u16,
-        // There are fewer than 256.
-        jt: jt as u8,
-        jf: jf as u8,
-        k,
-    };
-    let load = |at: u32| one(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
-    let is = |k: u32, jt: usize, jf: usize| one(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jt, jf, k);
-    let ret = |k: u32| one(libc::BPF_RET | libc::BPF_K, 0, 0, k);
-    let hot = HOT.len();
-    // In `struct seccomp_data`: the number at 0, the architecture at 4.
-    let mut program = vec![load(4), is(ARCHITECTURE_NUMBER, 0, hot + 5), load(0)];
-    // Behind them: clone3, the jump over both answers, and the answers.
-    program.extend(HOT.iter().enumerate().map(|(at, call)| is(*call as u32, hot - at + 1, 0)));
-    program.push(is(libc::SYS_clone3 as u32, 2, 0));
-    program.push(one(libc::BPF_JMP | libc::BPF_JA, 0, 0, 2));
-    program.push(ret(libc::SECCOMP_RET_ALLOW));
-    // Its flags are in memory, where a filter does not look. The C library then uses clone(2).
-    program.push(ret(libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()));
-    program
 }
 
 type Conditions = Vec<(i64, Vec<SeccompRule>)>;
 
 /// Calls that are allowed with some arguments.
-fn conditional(routes: bool) -> Result<Conditions, seccompiler::BackendError> {
+fn conditional(terms: &Terms) -> Result<Conditions, seccompiler::BackendError> {
     let number = |value: libc::c_int| u64::from(value.cast_unsigned());
     let equal =
         |at: u8, value: u64| SeccompCondition::new(at, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
@@ -117,13 +108,14 @@ fn conditional(routes: bool) -> Result<Conditions, seccompiler::BackendError> {
             sockets.push(SeccompRule::new(conditions)?);
         }
     }
-    if routes {
+    if terms.routes {
         let kind = masked(1, KIND_OF_SOCKET, number(libc::SOCK_RAW))?;
         let protocol = equal(2, number(libc::NETLINK_ROUTE))?;
         sockets.push(SeccompRule::new(vec![equal(0, number(libc::AF_NETLINK))?, kind, protocol])?);
     }
-    // Memory is never writable and executable, and nothing that was written becomes executable. Libraries that the C
-    // library loads for look-ups are mapped executable from their files.
+    // No mapping of memory is writable and executable at once, and none that was writable becomes executable. Libraries
+    // that the C library loads for look-ups are mapped executable from their files. Which files these are a filter does
+    // not see: who can make the process write a file or a memfd, and map that, can have it execute what was written.
     let (write, exec) = (number(libc::PROT_WRITE), number(libc::PROT_EXEC));
     let not_executable = SeccompRule::new(vec![masked(2, exec, 0)?])?;
     let only_executable = SeccompRule::new(vec![masked(2, write | exec, exec)?])?;
@@ -131,7 +123,17 @@ fn conditional(routes: bool) -> Result<Conditions, seccompiler::BackendError> {
     let threads = SeccompRule::new(vec![masked(0, thread | NAMESPACES, thread)?])?;
     // Limits of this process.
     let own = SeccompRule::new(vec![masked(0, u64::from(u32::MAX), 0)?])?;
-    Ok(vec![
+    let to_itself = SeccompRule::new(vec![equal(0, terms.process.into())?])?;
+    // Neither the process nor the number of a signal that the kernel sends for a descriptor.
+    let unlike =
+        |command: &u64| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *command);
+    let without_signals = SeccompRule::new(SIGNALLING.iter().map(unlike).collect::<Result<_, _>>()?)?;
+    let mut all = modes()?;
+    if terms.ports_count {
+        let no_connection = masked(3, FAST_OPEN.into(), 0)?;
+        all.push((libc::SYS_sendmmsg, vec![SeccompRule::new(vec![no_connection])?]));
+    }
+    all.extend([
         (libc::SYS_socket, sockets),
         (libc::SYS_mmap, vec![not_executable.clone(), only_executable]),
         (libc::SYS_mprotect, vec![not_executable]),
@@ -139,6 +141,36 @@ fn conditional(routes: bool) -> Result<Conditions, seccompiler::BackendError> {
         (libc::SYS_prlimit64, vec![own]),
         (libc::SYS_prctl, one_of(0, &PRCTL.map(number))?),
         (libc::SYS_ioctl, one_of(1, &IOCTL)?),
+        (libc::SYS_tgkill, vec![to_itself]),
+        (libc::SYS_fcntl, vec![without_signals]),
+    ]);
+    Ok(all)
+}
+
+/// Calls that give files and folders their mode: no set-user-ID and no set-group-ID bit, with which a process of root
+/// would leave a door open that its end does not close. The mode of openat2(2) is in memory, where a filter does not
+/// look; such a file loses the bits when it is written by a process without CAP_FSETID, and this one has none
+/// ([`crate::process::drop_capabilities`]).
+fn modes() -> Result<Conditions, seccompiler::BackendError> {
+    let without = |at: u8, bits: libc::c_int| {
+        let bits = u64::from(bits.cast_unsigned());
+        SeccompCondition::new(at, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(bits), 0)
+    };
+    let rule = |condition| SeccompRule::new(vec![condition]);
+    let mode = |at: u8| without(at, SET_ID);
+    // The mode counts only where a file may be made.
+    let opened = |flags: u8| Ok(vec![rule(without(flags, CREATING)?)?, rule(mode(flags + 1)?)?]);
+    Ok(vec![
+        (libc::SYS_fchmod, vec![rule(mode(1)?)?]),
+        (libc::SYS_fchmodat, vec![rule(mode(2)?)?]),
+        (libc::SYS_mkdirat, vec![rule(mode(2)?)?]),
+        (libc::SYS_openat, opened(2)?),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, vec![rule(mode(1)?)?]),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mkdir, vec![rule(mode(1)?)?]),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, opened(1)?),
     ])
 }
 
@@ -167,6 +199,15 @@ const PRCTL: [libc::c_int; 6] = [
 ];
 /// FIONBIO, FIOCLEX, FIONCLEX, FIONREAD, TIOCOUTQ; TCGETS, TCGETS2 and TIOCGWINSZ say whether a stream is a terminal.
 const IOCTL: [u64; 8] = [0x5421, 0x5451, 0x5450, 0x541B, 0x5411, 0x5401, 0x802C_542A, 0x5413];
+
+/// S_ISUID and S_ISGID.
+const SET_ID: libc::c_int = 0o6000;
+/// What makes a file that was not there; O_TMPFILE without the O_DIRECTORY that is part of it.
+const CREATING: libc::c_int = libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY);
+/// F_SETOWN, F_SETSIG and F_SETOWN_EX: whom the kernel signals when there is something to read (fcntl(2)).
+const SIGNALLING: [u64; 3] = [8, 10, 15];
+/// TCP Fast Open (MSG_FASTOPEN): data that connects its socket.
+const FAST_OPEN: u32 = 0x2000_0000;
 
 /// What is called for every request.
 const HOT: &[i64] = &[
@@ -226,11 +267,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_faccessat2,
     libc::SYS_fadvise64,
     libc::SYS_fallocate,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
     libc::SYS_fchown,
     libc::SYS_fchownat,
-    libc::SYS_fcntl,
     libc::SYS_fdatasync,
     libc::SYS_flock,
     libc::SYS_fstat,
@@ -245,9 +283,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_linkat,
     libc::SYS_lseek,
     libc::SYS_memfd_create,
-    libc::SYS_mkdirat,
     libc::SYS_newfstatat,
-    libc::SYS_openat,
     libc::SYS_openat2,
     libc::SYS_pipe2,
     libc::SYS_pread64,
@@ -313,7 +349,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_set_tid_address,
     libc::SYS_sigaltstack,
     libc::SYS_sysinfo,
-    libc::SYS_tgkill,
     libc::SYS_times,
     libc::SYS_uname,
 ];
@@ -322,7 +357,6 @@ const ALLOWED: &[i64] = &[
 #[cfg(target_arch = "x86_64")]
 const OLD: &[i64] = &[
     libc::SYS_access,
-    libc::SYS_chmod,
     libc::SYS_chown,
     libc::SYS_dup2,
     libc::SYS_epoll_create,
@@ -333,8 +367,6 @@ const OLD: &[i64] = &[
     libc::SYS_inotify_init,
     libc::SYS_link,
     libc::SYS_lstat,
-    libc::SYS_mkdir,
-    libc::SYS_open,
     libc::SYS_pipe,
     libc::SYS_poll,
     libc::SYS_readlink,

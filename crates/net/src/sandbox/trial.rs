@@ -3,13 +3,15 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::fs::symlink;
-use std::os::unix::net::UnixListener;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::ptr::null;
 
 use nix::libc::{self, c_long};
+use rustix::net::{AddressFamily, SendFlags, SocketType};
 
 /// One thing that was tried.
 #[derive(Debug)]
@@ -34,16 +36,22 @@ impl Attempt {
 pub struct Outside {
     folder: PathBuf,
     port: u16,
+    /// Where the process itself listens since before.
+    abstract_socket: SocketAddr,
+    _listener: UnixListener,
 }
 
 impl Outside {
-    /// Makes a file in a folder. `port`: nothing listens there.
+    /// Makes a file in a folder, and an abstract socket. `port`: nothing listens there.
     ///
     /// # Errors
     /// What the file system says.
     pub fn prepare(folder: PathBuf, port: u16) -> io::Result<Self> {
         fs::write(folder.join(FILE), "text")?;
-        Ok(Self { folder, port })
+        let abstract_socket =
+            SocketAddr::from_abstract_name(format!("offramp-trial-{}", std::process::id()))?;
+        let listener = UnixListener::bind_addr(&abstract_socket)?;
+        Ok(Self { folder, port, abstract_socket, _listener: listener })
     }
 }
 
@@ -64,6 +72,8 @@ pub fn attempts(outside: &Outside) -> Vec<Attempt> {
     attempt("make a file in /dev/shm", make_file("/dev/shm".into()));
     attempt("connect to a port that is not named", TcpStream::connect(local).map(drop));
     attempt("listen on a port that is not named", TcpListener::bind(local).map(drop));
+    attempt("connect by fast open", connect_by_fast_open(outside.port));
+    attempt("connect to an abstract socket", UnixStream::connect_addr(&outside.abstract_socket).map(drop));
     attempt("start a program", Command::new("/bin/true").stdin(Stdio::inherit()).status().map(drop));
     attempt("signal the parent process", signal_parent());
     for (name, call, arguments) in calls() {
@@ -87,6 +97,7 @@ fn with_files(folder: &Path) -> Vec<(&'static str, io::Result<()>)> {
         ("link a file", undone(fs::hard_link(&file, &other))),
         ("make a symbolic link", undone(symlink(&file, &other))),
         ("make a socket", undone(UnixListener::bind(&other).map(drop))),
+        ("make a set-uid file", set_mode(&file, 0o4755).and_then(|()| set_mode(&file, 0o644))),
         ("make a directory", fs::create_dir(&other).and_then(|()| fs::remove_dir(&other))),
         ("rename a file", fs::rename(&file, &other).and_then(|()| fs::rename(&other, &file))),
         ("remove a file", fs::remove_file(&file)),
@@ -98,6 +109,8 @@ fn calls() -> Vec<(&'static str, c_long, [usize; 6])> {
     let nowhere = null::<u8>() as usize;
     let path = c"/nonexistent/offramp-trial".as_ptr() as usize;
     let (raw, netfilter) = (libc::SOCK_RAW as usize, libc::NETLINK_NETFILTER as usize);
+    let parent = std::os::unix::process::parent_id() as usize;
+    let (create, set_uid) = (libc::O_WRONLY as usize | libc::O_CREAT as usize, 0o4755);
     let socket =
         |family: libc::c_int, kind: usize, protocol: usize| [family as usize, kind, protocol, 0, 0, 0];
     vec![
@@ -119,6 +132,15 @@ fn calls() -> Vec<(&'static str, c_long, [usize; 6])> {
         ("perf_event_open", libc::SYS_perf_event_open, [nowhere, 0, 0, 0, 0, 0]),
         ("io_uring_setup", libc::SYS_io_uring_setup, [0, nowhere, 0, 0, 0, 0]),
         ("userfaultfd", libc::SYS_userfaultfd, [usize::MAX, 0, 0, 0, 0, 0]),
+        // Signal 0 is none: the kernel only says whether it would be allowed.
+        ("tgkill", libc::SYS_tgkill, [parent, parent, 0, 0, 0, 0]),
+        ("fcntl(F_SETOWN)", libc::SYS_fcntl, [usize::MAX, 8, parent, 0, 0, 0]),
+        ("fcntl(F_SETSIG)", libc::SYS_fcntl, [usize::MAX, 10, 9, 0, 0, 0]),
+        ("fcntl(F_SETOWN_EX)", libc::SYS_fcntl, [usize::MAX, 15, nowhere, 0, 0, 0]),
+        ("fchmod(set-uid)", libc::SYS_fchmod, [usize::MAX, set_uid, 0, 0, 0, 0]),
+        ("fchmodat(set-uid)", libc::SYS_fchmodat, [usize::MAX, path, set_uid, 0, 0, 0]),
+        ("mkdirat(set-uid)", libc::SYS_mkdirat, [usize::MAX, path, set_uid, 0, 0, 0]),
+        ("openat(set-uid)", libc::SYS_openat, [usize::MAX, path, create, set_uid, 0, 0]),
         ("setuid", libc::SYS_setuid, [usize::MAX, 0, 0, 0, 0, 0]),
         ("seccomp", libc::SYS_seccomp, [usize::MAX, 0, 0, 0, 0, 0]),
         ("prctl(PR_SET_DUMPABLE)", libc::SYS_prctl, [libc::PR_SET_DUMPABLE as usize, 7, 0, 0, 0, 0]),
@@ -152,6 +174,18 @@ fn make_file(mut path: PathBuf) -> io::Result<()> {
     fs::remove_file(path)
 }
 
+fn set_mode(file: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(file, fs::Permissions::from_mode(mode))
+}
+
+/// Sends a byte to a port of this machine through a socket that nobody has connected (MSG_FASTOPEN).
+fn connect_by_fast_open(port: u16) -> io::Result<()> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    let address = std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    rustix::net::sendto(&socket, b"x", SendFlags::from_bits_retain(0x2000_0000), &address)?;
+    Ok(())
+}
+
 /// Signal 0 is none: the kernel only says whether it would be allowed.
 fn signal_parent() -> io::Result<()> {
     // SAFETY: neither call touches memory.
@@ -159,13 +193,6 @@ fn signal_parent() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-/// Whether the kernel would write a core dump of the process.
-#[must_use]
-pub fn is_dumpable() -> bool {
-    // SAFETY: it only asks.
-    unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) == 1 }
 }
 
 #[cfg(test)]
@@ -180,8 +207,20 @@ mod tests {
         let of = |name: &str| attempts.iter().find(|attempt| attempt.name == name).unwrap();
         assert!(of("start a program").outcome.is_ok() && !of("start a program").is_refused());
         assert!(!of("execve").is_refused() && of("execve").outcome.is_err());
-        assert!(!of("connect to a port that is not named").is_refused());
-        for name in ["write a file", "truncate a file", "make a socket", "rename a file", "remove a file"] {
+        for name in
+            ["connect to a port that is not named", "connect by fast open", "tgkill", "fcntl(F_SETOWN)"]
+        {
+            assert!(!of(name).is_refused(), "{name}");
+        }
+        for name in [
+            "write a file",
+            "truncate a file",
+            "make a socket",
+            "make a set-uid file",
+            "rename a file",
+            "remove a file",
+            "connect to an abstract socket",
+        ] {
             assert!(of(name).outcome.is_ok(), "{name}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "what was done is undone");

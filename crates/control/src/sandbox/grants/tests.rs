@@ -70,7 +70,12 @@ fn reading_is_for_the_folders_of_what_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let text = format!("{}basic_auth = \"{}\"\n", scene(folder.path()), at("home/users").display());
-    let also = Reach { files: vec![at("elsewhere/users")], ports: vec![5432], sockets: vec![at("www")] };
+    let also = Reach {
+        files: vec![at("elsewhere/users")],
+        ports: vec![5432],
+        sockets: vec![at("www")],
+        abstract_sockets: false,
+    };
     let grants = Grants::of(&config(folder.path(), &text), &source(folder.path()), &also, true);
     // Where a link is, where it leads to, and beside the configuration.
     for name in ["certs", "archive", "elsewhere"] {
@@ -100,6 +105,102 @@ fn the_configuration_of_a_folder_of_the_system_is_not_written() {
 fn what_is_special_is_given_alone() {
     let device = given(&What::Log("/dev/null".into()), None);
     assert_eq!(device, [Place { path: "/dev/null".into(), rights: Rights::FILES }]);
+}
+
+#[test]
+fn standard_output_is_given_alone_wherever_it_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out");
+    let open = fs::File::create(&file).unwrap();
+    // As `/dev/stdout` is a link into this folder.
+    let stream = Path::new("/proc/self/fd").join(std::os::fd::AsRawFd::as_raw_fd(&open).to_string());
+    assert_eq!(given(&What::Log(stream), None), [Place { path: real(&file), rights: Rights::FILES }]);
+    assert!(is_stream(Path::new("/dev/stdout")) && !is_stream(&file));
+}
+
+#[test]
+fn a_log_that_is_a_link_in_a_shared_folder_does_not_give_that_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = real(folder.path());
+    for name in ["home", "logs"] {
+        fs::create_dir(root.join(name)).unwrap();
+    }
+    let (link, file) = (root.join("home/events"), root.join("logs/events"));
+    symlink(&file, &link).unwrap();
+    let paths = |home: Option<&Path>| -> Vec<PathBuf> {
+        given(&What::Log(link.clone()), home).into_iter().map(|place| place.path).collect()
+    };
+    let named = root.join("home");
+    fs::write(&file, "").unwrap();
+    assert_eq!(paths(Some(&named)), [root.join("logs"), file.clone()]);
+    assert_eq!(paths(None), [named, root.join("logs"), file]);
+}
+
+#[test]
+fn certificates_that_are_links_give_the_archive_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = real(folder.path());
+    let lineage = |name: &str| {
+        let (live, archive) = (root.join("live").join(name), root.join("archive").join(name));
+        for folder in [&live, &archive] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        for file in ["fullchain", "privkey"] {
+            fs::write(archive.join(format!("{file}1.pem")), "").unwrap();
+            let target = format!("../../archive/{name}/{file}1.pem");
+            symlink(target, live.join(format!("{file}.pem"))).unwrap();
+        }
+    };
+    lineage("a.test");
+    let live = root.join("live");
+    let places = given(&What::Certificates(live.clone()), None);
+    assert!(places.contains(&Place { path: root.join("archive"), rights: Rights::READ }), "{places:?}");
+    assert!(!places.iter().any(|place| place.path == root), "{places:?}");
+    // Links that lead elsewhere, and within the folder.
+    let other = root.join("other");
+    fs::create_dir_all(other.join("b")).unwrap();
+    fs::write(root.join("archive/a.test/one.pem"), "").unwrap();
+    symlink("../../archive/a.test/one.pem", other.join("b/fullchain.pem")).unwrap();
+    assert_eq!(archives(&other).count(), 0);
+    assert_eq!(archives(&live).collect::<HashSet<_>>(), HashSet::from([root.join("archive")]));
+}
+
+#[test]
+fn the_program_is_read_without_what_lies_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = real(folder.path()).join("offramp");
+    let paths = of_program(&program).map(|place| place.path);
+    assert_eq!(paths, [program.clone(), program.with_file_name(".debug")]);
+}
+
+#[test]
+fn changes_that_are_handed_over_reach_no_further_than_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = scene(folder.path());
+    let at = folder.path().display().to_string();
+    let refused = |mode: &str, from: &str, to: &str| -> Vec<String> {
+        let text = format!("sandbox = \"{mode}\"\n{text}");
+        let (file, edited) = (config(folder.path(), &text), config(folder.path(), &text.replace(from, to)));
+        let findings = super::super::beyond_file(&file, &edited, &source(folder.path()), &Reach::default());
+        findings.into_iter().map(|finding| finding.text).collect()
+    };
+    let (server, root) = ("server = \"127.0.0.1:3000\"", format!("root = \"{at}/www\""));
+    for (mode, from, to, what) in [
+        ("strict", server, &*root, "read /"),
+        ("strict", ":3000", ":3001", "connect to port 3001"),
+        ("strict", ":8443", ":8444", "listen on port 8444"),
+        ("strict", "run/offramp.sock", "elsewhere/offramp.sock", "make the socket /"),
+        ("on", "run/offramp.sock", "elsewhere/offramp.sock", "make the socket /"),
+        ("required", "run/offramp.sock", "elsewhere/offramp.sock", "make the socket /"),
+    ] {
+        let said = refused(mode, from, to);
+        assert_eq!(said.len(), 1, "{mode} {to}: {said:?}");
+        assert!(said[0].contains(what) && said[0].contains("write it to the file"), "{said:?}");
+        // Elsewhere nothing is said: the sandbox is off, or what is asked for lies within it.
+        assert_eq!(refused("off", from, to), [""; 0]);
+        assert_eq!(refused(mode, "offramp.sock", "other.sock"), [""; 0]);
+    }
+    assert_eq!(refused("on", server, &root), [""; 0], "reading is free");
 }
 
 #[test]

@@ -3,19 +3,46 @@
 use super::*;
 use crate::process::forbid_new_privileges;
 
+/// The process of the filter.
+const OWN: u32 = 4711;
+
+/// The terms of a process that may change nothing of the network, and connect to any port.
+const USUAL: Terms = Terms { routes: true, ports_count: false, process: OWN };
+
 fn answer(call: i64, arguments: [u64; 6]) -> u32 {
-    answer_with(true, call, arguments)
+    answer_with(&USUAL, call, arguments)
+}
+
+/// Whether the filter lets a call pass; arguments that are not given are 0.
+fn allows(terms: &Terms, call: i64, arguments: &[u64]) -> bool {
+    let mut all = [0; 6];
+    all[..arguments.len()].copy_from_slice(arguments);
+    match answer_with(terms, call, all) {
+        libc::SECCOMP_RET_ALLOW => true,
+        REFUSED => false,
+        other => panic!("{other:#x}"),
+    }
 }
 
 /// What a small interpreter of the filter answers to a call.
-fn answer_with(routes: bool, call: i64, arguments: [u64; 6]) -> u32 {
-    let program = program(routes).unwrap();
+fn answer_with(terms: &Terms, call: i64, arguments: [u64; 6]) -> u32 {
+    interpret(terms, call, arguments).0
+}
+
+/// Whether the filter reads an argument of a call before it decides.
+fn looks_at_arguments(terms: &Terms, call: i64) -> bool {
+    interpret(terms, call, [0; 6]).1
+}
+
+/// The answer, and whether an argument was read.
+fn interpret(terms: &Terms, call: i64, arguments: [u64; 6]) -> (u32, bool) {
+    let program = program(terms).unwrap();
     let mut data = Vec::new();
     data.extend((call as u32).to_ne_bytes());
     data.extend(ARCHITECTURE_NUMBER.to_ne_bytes());
     data.extend(0_u64.to_ne_bytes());
     arguments.iter().for_each(|argument| data.extend(argument.to_ne_bytes()));
-    let (mut at, mut a) = (0, 0_u32);
+    let (mut at, mut a, mut looked) = (0, 0_u32, false);
     loop {
         let one = &program[at];
         let (code, k) = (u32::from(one.code), one.k);
@@ -23,6 +50,8 @@ fn answer_with(routes: bool, call: i64, arguments: [u64; 6]) -> u32 {
         at += match code {
             0x20 => {
                 a = u32::from_ne_bytes(data[k as usize..][..4].try_into().unwrap());
+                // Behind number, architecture and instruction.
+                looked |= k >= 16;
                 1
             }
             0x54 => {
@@ -34,7 +63,7 @@ fn answer_with(routes: bool, call: i64, arguments: [u64; 6]) -> u32 {
             0x25 => jump(a > k),
             0x35 => jump(a >= k),
             0x45 => jump(a & k != 0),
-            0x06 => return k,
+            0x06 => return (k, looked),
             _ => panic!("{code:#x}"),
         };
     }
@@ -86,11 +115,7 @@ fn the_list_is_what_the_filter_lets_pass() {
 
 #[test]
 fn arguments_decide_where_a_call_has_many_uses() {
-    let allowed = |call, arguments: &[u64]| {
-        let mut all = [0; 6];
-        all[..arguments.len()].copy_from_slice(arguments);
-        answer(call, all) == libc::SECCOMP_RET_ALLOW
-    };
+    let allowed = |call, arguments: &[u64]| allows(&USUAL, call, arguments);
     let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
     let socket = |family: i32, kind: i32, protocol: i32| {
         allowed(libc::SYS_socket, &[family as u64, kind as u64 | flags, protocol as u64])
@@ -111,7 +136,7 @@ fn arguments_decide_where_a_call_has_many_uses() {
     }
     assert!(!socket(libc::AF_NETLINK, libc::SOCK_DGRAM, libc::NETLINK_ROUTE));
     let route = [libc::AF_NETLINK as u64, libc::SOCK_RAW as u64, libc::NETLINK_ROUTE as u64, 0, 0, 0];
-    assert_eq!(answer_with(false, libc::SYS_socket, route), REFUSED);
+    assert_eq!(answer_with(&Terms { routes: false, ..USUAL }, libc::SYS_socket, route), REFUSED);
     let (read, write, exec) = (1, 2, 4);
     assert!(allowed(libc::SYS_mmap, &[0, 0, read | write]) && allowed(libc::SYS_mmap, &[0, 0, read | exec]));
     assert!(!allowed(libc::SYS_mmap, &[0, 0, read | write | exec]));
@@ -125,12 +150,114 @@ fn arguments_decide_where_a_call_has_many_uses() {
     assert!(prctl(libc::PR_SET_NAME) && !prctl(libc::PR_SET_DUMPABLE) && !prctl(libc::PR_SET_SECUREBITS));
 }
 
+#[test]
+fn nothing_that_is_made_gets_the_rights_of_its_owner() {
+    let allowed = |call, arguments: &[u64]| allows(&USUAL, call, arguments);
+    let modes = [
+        (libc::SYS_fchmod, 1),
+        (libc::SYS_fchmodat, 2),
+        (libc::SYS_mkdirat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mkdir, 1),
+    ];
+    for (call, at) in modes {
+        for (mode, passes) in
+            [(0o644, true), (0o1777, true), (0o4755, false), (0o2755, false), (0o6000, false)]
+        {
+            let mut arguments = [0; 6];
+            arguments[at] = mode;
+            assert_eq!(allowed(call, &arguments), passes, "{call} {mode:o}");
+        }
+    }
+    let opens = [
+        (libc::SYS_openat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 1),
+    ];
+    for (call, at) in opens {
+        for (flags, mode, passes) in [
+            (libc::O_RDONLY, 0o6755, true),
+            (libc::O_WRONLY | libc::O_DIRECTORY, 0o6755, true),
+            (libc::O_WRONLY | libc::O_CREAT, 0o640, true),
+            (libc::O_WRONLY | libc::O_CREAT, 0o4755, false),
+            (libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o2755, false),
+            (libc::O_WRONLY | libc::O_TMPFILE, 0o600, true),
+            (libc::O_WRONLY | libc::O_TMPFILE, 0o4755, false),
+        ] {
+            let mut arguments = [0; 6];
+            (arguments[at], arguments[at + 1]) = (flags as u64, mode);
+            assert_eq!(allowed(call, &arguments), passes, "{call} {flags:o} {mode:o}");
+        }
+    }
+}
+
+#[test]
+fn signals_reach_this_process_alone() {
+    let allowed = |call, arguments: &[u64]| allows(&USUAL, call, arguments);
+    let own = u64::from(OWN);
+    assert!(allowed(libc::SYS_tgkill, &[own, own + 1, 6]));
+    for other in [0, 1, own + 1, u64::from(u32::MAX)] {
+        assert!(!allowed(libc::SYS_tgkill, &[other, other, 0]), "{other}");
+    }
+    for (command, passes) in [
+        (libc::F_GETFL, true),
+        (libc::F_SETFL, true),
+        (libc::F_DUPFD_CLOEXEC, true),
+        (libc::F_SETPIPE_SZ, true),
+        (libc::F_ADD_SEALS, true),
+        (libc::F_SETLK, true),
+        (libc::F_SETOWN, false),
+        (10, false),
+        (15, false),
+    ] {
+        assert_eq!(allowed(libc::SYS_fcntl, &[3, command as u64]), passes, "{command}");
+    }
+}
+
+#[test]
+fn what_sends_connects_nowhere_where_ports_count() {
+    let strict = Terms { ports_count: true, ..USUAL };
+    let usual = (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_ZEROCOPY | libc::MSG_MORE) as u64;
+    for (call, at) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+        let with = |flags: u64| {
+            let mut arguments = [u64::MAX; 6];
+            arguments[at] = flags;
+            arguments
+        };
+        for flags in [0, usual] {
+            assert!(allows(&USUAL, call, &with(flags)) && allows(&strict, call, &with(flags)), "{call}");
+        }
+        // The kernel takes the lower half alone.
+        for flags in [u64::from(FAST_OPEN), u64::from(FAST_OPEN) | usual | 1 << 32] {
+            assert!(allows(&USUAL, call, &with(flags)), "{call}");
+            assert!(!allows(&strict, call, &with(flags)), "{call}");
+        }
+    }
+}
+
+/// The kernel finds out by the same steps which calls it need not ask the filter about (since 5.11): those that are
+/// allowed before it looks at an argument.
+#[test]
+fn calls_of_every_request_are_allowed_by_their_number() {
+    for call in HOT {
+        assert!(!looks_at_arguments(&USUAL, *call), "{call}");
+    }
+    assert!(looks_at_arguments(&USUAL, libc::SYS_openat) && !looks_at_arguments(&USUAL, libc::SYS_openat2));
+    let strict = Terms { ports_count: true, ..USUAL };
+    for call in HOT {
+        let sends = [libc::SYS_sendto, libc::SYS_sendmsg].contains(call);
+        assert_eq!(looks_at_arguments(&strict, *call), sends, "{call}");
+    }
+}
+
 /// In a thread of its own: it cannot be taken back.
 #[test]
 fn a_thread_that_is_restricted_goes_on_and_cannot_start_programs() {
     let thread = std::thread::spawn(|| {
         forbid_new_privileges().unwrap();
-        restrict().unwrap();
+        restrict(true).unwrap();
         // As those that come later.
         let later = std::thread::spawn(|| {
             let started = std::process::Command::new("/bin/true").status();
@@ -157,7 +284,7 @@ fn the_addresses_of_the_machine_can_be_asked_for_without_the_right_to_change_the
                 rustix::thread::set_capabilities(None, sets).unwrap();
             }
             forbid_new_privileges().unwrap();
-            restrict().unwrap();
+            restrict(false).unwrap();
             nix::ifaddrs::getifaddrs().is_ok()
         });
         thread.join().unwrap()

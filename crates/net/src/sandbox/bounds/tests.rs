@@ -1,0 +1,165 @@
+//! What a restricted thread can do and what it cannot.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::process::Command;
+
+use super::*;
+use crate::process::forbid_new_privileges;
+
+/// Does `work` in a thread of its own, restricted: that cannot be taken back. It needs Linux 6.7.
+fn within<T: Send + 'static>(bounds: Bounds, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let thread = std::thread::spawn(move || {
+        forbid_new_privileges().unwrap();
+        let restricted = restrict(&bounds, true).unwrap();
+        assert!(restricted.version >= 4, "{restricted:?}");
+        // As those that come later.
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+    });
+    thread.join().unwrap()
+}
+
+fn place(path: &Path, rights: Rights) -> Place {
+    Place { path: path.to_owned(), rights }
+}
+
+fn is_denied<T>(outcome: io::Result<T>) -> bool {
+    outcome.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+#[test]
+fn rights_are_for_what_they_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_owned();
+    for name in ["files", "sockets", "all", "none"] {
+        fs::create_dir(root.join(name)).unwrap();
+        fs::write(root.join(name).join("old"), "text").unwrap();
+    }
+    let rights = [("files", Rights::FILES), ("sockets", Rights::SOCKETS), ("all", Rights::ALL)];
+    let places = rights.map(|(name, rights)| place(&root.join(name), rights)).into();
+    let bounds = Bounds { places, ..Bounds::default() };
+    within(bounds, move || {
+        let make = |name: &str| File::create_new(root.join(name).join("new")).map(drop);
+        let write = |name: &str| OpenOptions::new().write(true).truncate(true).open(root.join(name));
+        let socket = |name: &str| UnixListener::bind(root.join(name).join("socket")).map(drop);
+        let directory = |name: &str| fs::create_dir(root.join(name).join("directory"));
+        for name in ["files", "all"] {
+            make(name).unwrap();
+            write(&format!("{name}/old")).unwrap();
+            fs::rename(root.join(name).join("new"), root.join(name).join("newer")).unwrap();
+            fs::remove_file(root.join(name).join("newer")).unwrap();
+        }
+        for name in ["sockets", "all"] {
+            socket(name).unwrap();
+            fs::remove_file(root.join(name).join("socket")).unwrap();
+        }
+        directory("all").unwrap();
+        fs::write(root.join("all/directory/file"), "below").unwrap();
+        for name in ["sockets", "none"] {
+            assert!(is_denied(make(name)) && is_denied(write(&format!("{name}/old"))), "{name}");
+            assert_eq!(fs::read_to_string(root.join(name).join("old")).unwrap(), "text");
+        }
+        assert!(is_denied(socket("files")) && is_denied(socket("none")));
+        assert!(is_denied(directory("files")) && is_denied(directory("none")));
+        assert!(is_denied(fs::remove_file(root.join("none/old"))));
+        // Elsewhere, from where there are rights to where there are none.
+        assert!(fs::rename(root.join("all/old"), root.join("none/older")).is_err());
+        assert!(fs::hard_link(root.join("none/old"), root.join("all/link")).is_err());
+        assert!(is_denied(Command::new("/bin/true").status()), "executed");
+        TcpListener::bind("127.0.0.1:0").unwrap();
+    });
+}
+
+#[test]
+fn reading_and_ports_are_restricted_where_they_are_to_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_owned();
+    for name in ["read", "none"] {
+        fs::create_dir(root.join(name)).unwrap();
+        fs::write(root.join(name).join("file"), "text").unwrap();
+    }
+    let open = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let [open_port, closed_port] = [&open, &closed].map(|one| one.local_addr().unwrap().port());
+    let own = std::process::id();
+    let bounds = Bounds {
+        places: vec![place(&root.join("read"), Rights::READ), place(Path::new("/proc/self"), Rights::READ)],
+        reading: true,
+        ports: Some(Ports { listen: [0].into(), connect: [open_port].into() }),
+        abstract_sockets: false,
+    };
+    within(bounds, move || {
+        assert_eq!(fs::read_to_string(root.join("read/file")).unwrap(), "text");
+        assert_eq!(fs::read_dir(root.join("read")).unwrap().count(), 1);
+        fs::read_to_string(format!("/proc/{own}/statm")).unwrap();
+        fs::read_to_string("/proc/thread-self/stat").unwrap();
+        assert!(is_denied(fs::read_to_string(root.join("none/file"))));
+        assert!(is_denied(fs::read_dir(root.join("none"))));
+        assert!(is_denied(fs::read_to_string("/etc/passwd")));
+        assert!(is_denied(fs::write(root.join("read/file"), "other")));
+        TcpStream::connect(("127.0.0.1", open_port)).unwrap();
+        assert!(is_denied(TcpStream::connect(("127.0.0.1", closed_port))));
+        // The kernel picks one. A port that is written down is another matter.
+        TcpListener::bind("127.0.0.1:0").unwrap();
+        drop(closed);
+        assert!(is_denied(TcpListener::bind(("127.0.0.1", closed_port))));
+    });
+}
+
+/// What standard output may be. The kernel takes no rule for a pipe, and the others must not go with it.
+#[test]
+fn a_pipe_among_the_places_is_no_reason_to_restrict_nothing() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let pipe = PathBuf::from(format!("/proc/self/fd/{}", writer.as_raw_fd()));
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_owned();
+    let places = vec![place(&pipe, Rights::FILES), place(&root, Rights::FILES)];
+    for reading in [false, true] {
+        let (pipe, root) = (pipe.clone(), root.clone());
+        let bounds = Bounds { places: places.clone(), reading, ..Bounds::default() };
+        within(bounds, move || {
+            assert!(is_denied(File::create_new("/dev/shm/offramp-bounds-of-a-pipe")));
+            fs::write(root.join(reading.to_string()), "").unwrap();
+            // As a log is opened anew.
+            OpenOptions::new().append(true).create(true).open(&pipe).unwrap().write_all(b"line\n").unwrap();
+        });
+    }
+    drop(writer);
+    assert_eq!(std::io::read_to_string(reader).unwrap(), "line\nline\n");
+}
+
+#[test]
+fn others_get_no_signals_and_their_abstract_sockets_are_not_connected() {
+    let name = format!("offramp-bounds-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let _listener = UnixListener::bind_addr(&address).unwrap();
+    let mut other = Command::new("/bin/sleep").arg("600").spawn().unwrap();
+    let id = rustix::process::Pid::from_child(&other);
+    for abstract_sockets in [true, false] {
+        let (address, bounds) = (address.clone(), Bounds { abstract_sockets, ..Bounds::default() });
+        within(bounds, move || {
+            assert_eq!(UnixStream::connect_addr(&address).is_ok(), abstract_sockets);
+            assert!(rustix::process::test_kill_process(id).is_err());
+            // Within the process they reach whom they should.
+            rustix::process::test_kill_process(rustix::process::getpid()).unwrap();
+        });
+    }
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn paths_are_real_as_far_as_they_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    fs::create_dir(root.join("a")).unwrap();
+    std::os::unix::fs::symlink(root.join("a"), root.join("link")).unwrap();
+    for (path, expected) in [("link", "a"), ("link/new", "a/new"), ("none/x/y", "none/x/y")] {
+        assert_eq!(real(&root.join(path)), root.join(expected), "{path}");
+    }
+    assert_eq!(real(Path::new("none")), Path::new("none"));
+}
