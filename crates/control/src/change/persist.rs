@@ -111,20 +111,21 @@ fn write_new(path: &Path, bytes: &[u8], like: &fs::Metadata) -> io::Result<()> {
     file.write_all(bytes)?;
     // Before the owner: the mode of another user's file is not ours to change.
     file.set_permissions(fs::Permissions::from_mode(like.mode() & PERMISSIONS))?;
-    keep_owner(path, &file.metadata()?, like)?;
+    keep_owner(&file, like)?;
     file.sync_all()
 }
 
 /// Gives a new file the owner and the group of the old one. A process without privileges cannot give a file away: where
 /// the old one was root's, the new one stays its own, as root needs no owner to use it. The group must be kept, and so must
 /// another owner: both would lose their access.
-fn keep_owner(path: &Path, own: &fs::Metadata, like: &fs::Metadata) -> io::Result<()> {
+fn keep_owner(file: &fs::File, like: &fs::Metadata) -> io::Result<()> {
+    let own = file.metadata()?;
     let (uid, gid) =
         ((own.uid() != like.uid()).then(|| like.uid()), (own.gid() != like.gid()).then(|| like.gid()));
     if (uid, gid) == (None, None) {
         return Ok(());
     }
-    match chown(path, uid, gid) {
+    match fchown(file, uid, gid) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         other => return other,
     }
@@ -133,7 +134,7 @@ fn keep_owner(path: &Path, own: &fs::Metadata, like: &fs::Metadata) -> io::Resul
             "it belongs to the user {uid}, who would lose it: give it to the user that Offramp runs as, or to root (chown)"
         )));
     }
-    match chown(path, None, gid) {
+    match fchown(file, None, gid) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied(format!(
             "its group {} cannot be kept: give it a group of the user that Offramp runs as (chgrp)",
             like.gid()
