@@ -1,0 +1,68 @@
+//! What a connection can hold.
+
+use super::*;
+
+/// The most that a client can have pinned with the limits that are set where none are, besides what its own window
+/// lets it send.
+#[test]
+fn what_a_connection_can_hold_is_known() {
+    let (streams, header) = (100, 32 * 1024);
+    // Those that may be open, and those whose tasks still end.
+    let all = streams + LEFT_OVER;
+    // What is written may be the rest of pieces, and keep the whole of them.
+    let written = MOST_WAITING + MOST_FRAME + PIECES;
+    let (state, fields, last) = (all * STREAM, FIELDS.max(header), last_pieces(all));
+    let first_reads = FIRST_READS + all * LITTLE;
+    let held = state + fields + first_reads + PIECES + written + last;
+    println!(
+        "state {state}, fields {fields}, first reads {first_reads}, pieces {PIECES}, written {written}, \
+         last pieces {last}: {held}"
+    );
+    assert!(held <= MOST, "{held}");
+    assert!(held + CONNECTION_WINDOW as usize <= MOST_WITH_WINDOW);
+}
+
+/// What docs/http.md and the table of docs/http-internals.md say of it.
+const MOST: usize = 1900 * 1024;
+const MOST_WITH_WINDOW: usize = 2924 * 1024;
+
+/// Servers of HTTP/2 may send so much ahead for all streams of a connection together, which counts as held.
+#[test]
+fn servers_send_ahead_for_a_connection_and_not_for_each_stream() {
+    let memory = Rc::default();
+    let table = table(100, Account::new(&memory, 1 << 30));
+    let (first, second) = (opened(&table, 1, 0).unwrap(), opened(&table, 3, 0).unwrap());
+    assert_eq!((first.ahead(0), second.ahead(0)), (AHEAD, AHEAD));
+    assert_eq!(first.ahead(AHEAD - 1000), AHEAD, "what it has, it may keep");
+    assert_eq!((second.ahead(0), second.ahead(1000)), (1000, 1000));
+    assert_eq!(table.borrow().account.used(), 2 * UNIT + AHEAD);
+    drop(first);
+    assert_eq!(second.ahead(1000), AHEAD);
+    table.borrow().account.limit(UNIT + 3000);
+    assert_eq!(second.ahead(1000), 3000, "the worker has no more");
+    drop(second);
+    assert_eq!(table.borrow().account.used(), 0);
+}
+
+/// First reads are whole while few of them wait; then little is read of each response, but always something.
+#[test]
+fn little_is_read_where_many_responses_wait() {
+    let table = table(100, Account::new(&Rc::default(), 1 << 30));
+    let streams: Vec<_> = (0..100).map(|n| opened(&table, 1 + 2 * n, 0).unwrap()).collect();
+    let mut waiting = 0;
+    for stream in &streams {
+        let read = match table.borrow().first_read() {
+            LITTLE => LITTLE,
+            most => most.min(FIRST_READ),
+        };
+        stream.holds(read);
+        waiting += read;
+    }
+    assert_eq!(waiting, FIRST_READS + (100 - FIRST_READS / FIRST_READ) * LITTLE);
+    assert_eq!(table.borrow().account.used(), 100 * UNIT + waiting);
+    assert_eq!(table.borrow().account.appetite(1), Some(PIECE), "large pieces have a bound of their own");
+    streams.iter().for_each(|stream| stream.holds(0));
+    assert_eq!(table.borrow().first_read(), usize::MAX);
+    table.borrow().account.limit(100 * UNIT + FIRST_READ - 1);
+    assert_eq!(table.borrow().first_read(), LITTLE, "the worker has no more");
+}
