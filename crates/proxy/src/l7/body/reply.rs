@@ -139,6 +139,11 @@ impl Reply {
         self
     }
 
+    /// Whether no more passes than may.
+    pub(crate) fn is_paced(&self) -> bool {
+        matches!(self.content, ReplyContent::Paced(_))
+    }
+
     /// Takes out what follows the head, if it is another protocol.
     pub(crate) fn take_tunnel(&mut self) -> Option<Switch> {
         match std::mem::replace(&mut self.content, ReplyContent::Empty) {

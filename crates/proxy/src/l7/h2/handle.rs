@@ -78,6 +78,11 @@ impl Respond {
         Poll::Pending
     }
 
+    /// The response passes as the bandwidth of its route lets it: what waits of it is counted apart.
+    pub(super) fn pace(&self) {
+        self.table.borrow_mut().pace(self.id);
+    }
+
     /// A piece of so many bytes of the response waits, or none.
     pub(super) fn holds(&self, n: usize) {
         self.table.borrow_mut().piece(self.id, n);

@@ -36,6 +36,12 @@ pub(super) const PIECES: usize = PIECE + 2 * SMALL_PIECE;
 pub(super) const FIRST_READS: usize = 64 * 1024;
 /// What little is.
 pub(super) const LITTLE: usize = 1024;
+/// How much is read of responses that wait for the bandwidth of their routes, on a connection, where servers let that be
+/// chosen: eight of the largest pieces; with more streams each has its part. They are neither pieces nor first reads as
+/// above: what waits for time, and not for the connection, takes no turn from others.
+pub(super) const PACED_READS: usize = 128 * 1024;
+/// The same with their first reads, so that what was read later leaves room for those of others.
+pub(super) const PACED: usize = PACED_READS + FIRST_READS;
 /// How much servers that speak HTTP/2 may send ahead for all streams of a connection, beyond the first read of each
 /// response: as much as one response needs over a network. Streams beyond that get their responses in smaller steps.
 pub(super) const AHEAD: usize = 256 * 1024;
@@ -91,6 +97,8 @@ pub(super) struct Account {
     fields: usize,
     pieces: usize,
     first_reads: usize,
+    /// Pieces of responses on routes with a bandwidth.
+    paced: usize,
     /// What servers may have sent ahead, and content that came and was not taken.
     ahead: usize,
     content: usize,
@@ -107,6 +115,7 @@ impl Account {
             fields: 0,
             pieces: 0,
             first_reads: 0,
+            paced: 0,
             ahead: 0,
             content: 0,
         }
@@ -168,6 +177,13 @@ impl Account {
         self.take(now);
     }
 
+    /// The same of a response on a route with a bandwidth.
+    pub(super) fn paced(&mut self, before: usize, now: usize) {
+        self.paced = self.paced - before + now;
+        self.give(before);
+        self.take(now);
+    }
+
     /// The count that a piece of so many bytes belongs to.
     fn pieces_like(&mut self, n: usize) -> &mut usize {
         if n > FIRST_READ { &mut self.pieces } else { &mut self.first_reads }
@@ -175,7 +191,10 @@ impl Account {
 
     /// How much may be read of a response that begins.
     pub(super) fn first_read(&self) -> usize {
-        if self.first_reads + FIRST_READ <= FIRST_READS && self.left() >= FIRST_READ {
+        // It is not known yet whether its route has a bandwidth.
+        let has_room = |waiting: usize, most: usize| waiting + FIRST_READ <= most;
+        if has_room(self.first_reads, FIRST_READS) && has_room(self.paced, PACED) && self.left() >= FIRST_READ
+        {
             usize::MAX
         } else {
             LITTLE
@@ -214,6 +233,13 @@ impl Account {
         let most = if streams <= FEW { PIECE } else { SMALL_PIECE };
         let piece = PIECES.saturating_sub(self.pieces).min(self.left()).min(most);
         (piece >= SMALL_PIECE).then_some(piece)
+    }
+
+    /// How much of a response on a route with a bandwidth may be read now on one of `streams` streams: something always.
+    /// All of them have the same part, as bytes pass by pieces.
+    pub(super) fn paced_appetite(&self, streams: usize) -> usize {
+        let left = PACED_READS.saturating_sub(self.paced).min(self.left());
+        (PACED_READS / streams.max(1)).min(left).max(LITTLE)
     }
 
     /// So much more is held.

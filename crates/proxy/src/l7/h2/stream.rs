@@ -69,6 +69,9 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
                 if begun.is_ok() && !over {
                     // Until it is known what the connection has room for.
                     body.set_ahead(0);
+                    if body.is_paced() {
+                        respond.pace();
+                    }
                     let mut pipe = Pipe::new(respond, body);
                     life.bound(poll_fn(|cx| pipe.poll(cx))).await;
                 }

@@ -133,7 +133,7 @@ impl StreamTable {
         }
         self.account.end(fields);
         if piece + ahead > 0 {
-            self.account.piece(piece, 0);
+            self.count_piece(id, 0);
             self.account.ahead(ahead, 0);
         }
         self.change(|connection| connection.forget(id, Code::CANCEL));

@@ -79,6 +79,10 @@ impl StreamTable {
         // What was read already needs no turn, and would never leave if it waited for one.
         let may_wait = slot.fed && slot.piece == 0;
         let is_called = std::mem::take(&mut slot.called);
+        if slot.paced {
+            // What it reads waits for time, and never for a turn.
+            return room.min(self.account.paced_appetite(self.connection.known_streams()));
+        }
         let piece = self.account.appetite(self.connection.known_streams());
         if let Some(piece) = piece.filter(|_| is_called || self.hungry.is_empty()) {
             return piece;
@@ -101,7 +105,7 @@ impl StreamTable {
 
     /// Whether a piece that waits can leave as soon as what was written has: a window lets it.
     fn will_move(&self) -> bool {
-        let moves = |(_, window, slot): (u32, i64, &Slot)| slot.piece > 0 && window > 0;
+        let moves = |(_, window, slot): (u32, i64, &Slot)| slot.piece > 0 && window > 0 && !slot.paced;
         self.connection.connection_window() > 0 && self.connection.windows().any(moves)
     }
 
@@ -154,9 +158,25 @@ impl StreamTable {
 
     /// A piece of so many bytes waits on a stream, or none.
     pub(in crate::l7::h2) fn piece(&mut self, id: u32, n: usize) {
-        let before = std::mem::replace(&mut self.slot(id).piece, n);
-        self.account.piece(before, n);
+        self.count_piece(id, n);
         self.feed();
+    }
+
+    /// Counts what waits on a stream.
+    pub(super) fn count_piece(&mut self, id: u32, n: usize) {
+        let slot = self.slot(id);
+        let (before, paced) = (std::mem::replace(&mut slot.piece, n), slot.paced);
+        match (before, n) {
+            (0, 0) => {}
+            _ if paced => self.account.paced(before, n),
+            _ => self.account.piece(before, n),
+        }
+    }
+
+    /// The response of a stream of which nothing was read yet passes as the bandwidth of its route lets it.
+    pub(in crate::l7::h2) fn pace(&mut self, id: u32) {
+        self.count_piece(id, 0);
+        self.slot(id).paced = true;
     }
 
     /// A server may have sent `now` bytes ahead for a stream, and from now on as many as this gives.
@@ -256,9 +276,9 @@ impl StreamTable {
         if !slot.reads {
             return self.close(id);
         }
-        let (piece, ahead) = (std::mem::take(&mut slot.piece), std::mem::take(&mut slot.ahead));
-        self.account.piece(piece, 0);
+        let ahead = std::mem::take(&mut slot.ahead);
         self.account.ahead(ahead, 0);
+        self.count_piece(id, 0);
         self.feed();
         if !self.connection.has_sent_all(id) {
             self.reset(id, Code::CANCEL);

@@ -37,8 +37,9 @@ pub(in crate::l7::h2) struct Slot {
     pub(super) fed: bool,
     /// Whether its turn to read has come.
     pub(super) called: bool,
-    /// Whether more data of its response is known to come.
+    /// Whether more data of its response is known to come, and whether that waits for the bandwidth of a route.
     pub(super) sized: bool,
+    pub(super) paced: bool,
     /// Since when nothing may be written, and when content last came, in milliseconds of the coarse clock; or 0.
     pub(super) blocked: u64,
     pub(super) moved: u64,

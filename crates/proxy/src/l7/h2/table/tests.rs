@@ -18,9 +18,11 @@ use proptest::prelude::*;
 use super::{CONNECTION_WINDOW, Requests, Shared, StreamTable};
 use crate::l7::h2::handle::{Incoming, Respond};
 use crate::l7::h2::memory::{
-    AHEAD, Account, FIELDS, FIRST_READS, LEAST_SHARE, LITTLE, Memory, PIECE, PIECES, SMALL_PIECE, STREAM,
+    AHEAD, Account, FIELDS, FIRST_READS, LEAST_SHARE, LITTLE, Memory, PACED, PACED_READS, PIECE, PIECES,
+    SMALL_PIECE, STREAM,
 };
 
+mod bandwidth;
 mod held;
 mod turns;
 
@@ -38,6 +40,7 @@ enum TableStep {
     Answer { at: usize, over: bool },
     Write { at: usize, size: usize, over: bool },
     Hold { at: usize, size: usize },
+    Pace { at: usize },
     DropWriter { at: usize },
     Prioritize { id: u32, urgency: u8, incremental: bool },
     Sent,
@@ -62,6 +65,7 @@ fn steps() -> impl Strategy<Value = TableStep> {
         4 => (at.clone(), 1..40_000_usize, any::<bool>())
             .prop_map(|(at, size, over)| TableStep::Write { at, size, over }),
         1 => (at.clone(), 0..PIECES).prop_map(|(at, size)| TableStep::Hold { at, size }),
+        1 => at.clone().prop_map(|at| TableStep::Pace { at }),
         1 => at.prop_map(|at| TableStep::DropWriter { at }),
         1 => (1..12_u32, 0..8_u8, any::<bool>())
             .prop_map(|(id, urgency, incremental)| TableStep::Prioritize { id, urgency, incremental }),
@@ -271,6 +275,11 @@ impl World {
             TableStep::Hold { at, size } => {
                 if let Some((_, Some(respond), _)) = self.streams.get(at) {
                     respond.holds(size);
+                }
+            }
+            TableStep::Pace { at } => {
+                if let Some((_, Some(respond), _)) = self.streams.get(at) {
+                    respond.pace();
                 }
             }
             TableStep::DropWriter { at } => {
