@@ -3,14 +3,16 @@
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use offramp_net::clock::coarse_ms;
+use offramp_tls::client::Connector;
 
 use crate::backend::Backend;
 use crate::connect::Reason;
+use crate::health::ServerHealth;
 use crate::per_worker::{Loads, PerWorker};
 use crate::pick::{Picked, Question, Standing, Tried, key};
 use crate::queue::{Place, ServerId};
@@ -86,6 +88,26 @@ pub(crate) struct Wish<'w> {
     pub(crate) tried: &'w Tried,
 }
 
+/// A server, and the TLS that it is spoken to in: their addresses.
+pub(crate) type PoolId = (ServerId, usize);
+
+/// Keeps the addresses of a server and of its TLS from others, though not what is there: as long as somebody has it, no
+/// other server gets the same [`PoolId`].
+#[cfg_attr(not(test), expect(dead_code, reason = "it is only kept"))]
+pub(crate) struct Owner {
+    health: Weak<ServerHealth>,
+    connector: Option<Weak<Connector>>,
+}
+
+impl Owner {
+    /// What nobody else gets.
+    #[cfg(test)]
+    pub(crate) fn id(&self) -> PoolId {
+        let connector = self.connector.as_ref().map_or(0, |connector| connector.as_ptr() as usize);
+        (self.health.as_ptr() as ServerId, connector)
+    }
+}
+
 impl Backend {
     /// Whether all workers count the requests on its servers together: such a count is a cache line that all of them
     /// write, so it is kept only where a bound or the policy depends on it. Otherwise each worker counts its own.
@@ -99,8 +121,14 @@ impl Backend {
     }
 
     /// What the connections to a server are kept by: no other rule of TLS may use them.
-    pub(crate) fn pool_id(&self, server: usize) -> (ServerId, usize) {
+    pub(crate) fn pool_id(&self, server: usize) -> PoolId {
         (self.id(server), self.connector(server).map_or(0, |connector| Arc::as_ptr(connector) as usize))
+    }
+
+    /// What its id is made of.
+    pub(crate) fn owner(&self, server: usize) -> Owner {
+        let connector = self.connector(server).map(Arc::downgrade);
+        Owner { health: Arc::downgrade(&self.health[server]), connector }
     }
 
     fn standing(&self, server: usize, now: u64) -> Standing {

@@ -11,12 +11,16 @@ use tokio::sync::Notify;
 use super::h2::{CONFIG, Http2Connection, Http2Stream};
 use super::line::{Http1Connection, ReadBuffers, RequestBody};
 use super::watch::after;
+use crate::admission::Owner;
 use crate::backend::PoolLimits;
 use crate::connect::Reason;
 use crate::link::Link;
 
 /// The connections to one server.
 pub(crate) struct ServerPool<B: RequestBody> {
+    /// Whose connections they are: nobody else's as long as they are here.
+    #[cfg_attr(not(test), expect(dead_code, reason = "it is only kept"))]
+    pub(super) owner: Owner,
     /// The memory for first reads, of the worker.
     buffers: Rc<ReadBuffers>,
     idle: RefCell<Vec<Idle<B>>>,
@@ -57,8 +61,9 @@ struct Idle<B: RequestBody> {
 }
 
 impl<B: RequestBody> ServerPool<B> {
-    pub(crate) fn new(buffers: &Rc<ReadBuffers>) -> Rc<Self> {
+    pub(crate) fn new(buffers: &Rc<ReadBuffers>, owner: Owner) -> Rc<Self> {
         Rc::new(ServerPool {
+            owner,
             buffers: Rc::clone(buffers),
             idle: RefCell::default(),
             shared: RefCell::default(),

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
+use std::sync::{self, Arc};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -16,13 +16,10 @@ use super::line::{ReadBuffers, RequestBody};
 use super::outgoing::KeptBytes;
 use super::pool::ServerPool;
 use super::watch::{TICK, Watch, after};
+use crate::admission::PoolId;
 use crate::backend::Backend;
 use crate::health;
 use crate::per_worker::PerWorker;
-use crate::queue::ServerId;
-
-/// A server, and the TLS that it is spoken to in.
-type PoolId = (ServerId, usize);
 
 /// How often idle connections are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -46,7 +43,7 @@ pub struct Pools<B: RequestBody> {
 
 pub(crate) struct Inner<B: RequestBody> {
     worker: usize,
-    /// By the address of the backend, which is kept alive here.
+    /// By the address of the backend, which no other has as long as its state is here.
     states: RefCell<HashMap<usize, Rc<BackendState<B>>, RandomState>>,
     server_pools: RefCell<HashMap<PoolId, Rc<ServerPool<B>>, RandomState>>,
     /// Those that clients have for themselves: they are swept like the others.
@@ -62,7 +59,10 @@ pub(crate) struct Inner<B: RequestBody> {
 
 /// The state that a worker keeps of one backend of one snapshot.
 pub(crate) struct BackendState<B: RequestBody> {
-    backend: Arc<Backend>,
+    /// Snapshots have the backend, and who uses it. No worker does for others: all would keep it for each other, for ever.
+    backend: sync::Weak<Backend>,
+    /// Whether its servers are left alone when they fail.
+    ejects: bool,
     pub(crate) own: PerWorker,
     /// By the server's place in the backend.
     pub(crate) server_pools: Box<[Rc<ServerPool<B>>]>,
@@ -73,7 +73,7 @@ pub(crate) struct BackendState<B: RequestBody> {
 impl<B: RequestBody> BackendState<B> {
     /// Whether a snapshot has the backend, or a request that is under way, or did a moment ago.
     fn is_wanted(self: &Rc<Self>, now: u64) -> bool {
-        if Arc::strong_count(&self.backend) > 1 || Rc::strong_count(self) > 1 {
+        if self.backend.strong_count() > 0 || Rc::strong_count(self) > 1 {
             self.left.set(None);
             return true;
         }
@@ -140,13 +140,14 @@ impl<B: RequestBody> Pools<B> {
         let server_pools = (0..backend.servers.len()).map(|server| {
             let pool = server_pools
                 .entry(backend.pool_id(server))
-                .or_insert_with(|| ServerPool::new(&self.inner.buffers));
+                .or_insert_with(|| ServerPool::new(&self.inner.buffers, backend.owner(server)));
             pool.limit(&backend.limits);
             pool.enter();
             Rc::clone(pool)
         });
         let state = Rc::new(BackendState {
-            backend: Arc::clone(backend),
+            backend: Arc::downgrade(backend),
+            ejects: backend.ejection.is_some(),
             own: PerWorker::new(backend, self.inner.worker, Instant::now()),
             server_pools: server_pools.collect(),
             left: Cell::new(None),
@@ -213,8 +214,10 @@ impl<B: RequestBody> Inner<B> {
 
     /// Calls those who wait for a server where one's ejection ended between two looks: nobody else knows of it.
     fn note_returns(&self, (before, now): (u64, u64)) {
-        for state in self.states.borrow().values() {
-            health::note_returns(&state.backend, before, now);
+        for state in self.states.borrow().values().filter(|state| state.ejects) {
+            if let Some(backend) = state.backend.upgrade() {
+                health::note_returns(&backend, before, now);
+            }
         }
     }
 
@@ -289,7 +292,7 @@ impl<B: RequestBody> PrivateConnections<B> {
         }
         // Those of servers, or of rules of TLS, that a reload has taken away.
         server_pools.retain(|(_, pool)| !pool.is_closed());
-        let pool = ServerPool::new(&pools.inner.buffers);
+        let pool = ServerPool::new(&pools.inner.buffers, backend.owner(server));
         pool.limit(&backend.limits);
         server_pools.push((id, Rc::clone(&pool)));
         pools.inner.private.borrow_mut().push((id, Rc::downgrade(&pool)));
@@ -341,6 +344,51 @@ mod tests {
         look(&pools, 10_000);
         look(&pools, 10_000 + linger);
         assert!(pool.upgrade().is_none() && pools.inner.states.borrow().is_empty());
+    }
+
+    /// Each worker has a state of the backend, and none keeps it for the others.
+    #[test]
+    fn workers_do_not_keep_a_backend_for_each_other() {
+        let backend = Arc::new(Backend::new("app", [Server::at(Address::Unix("/app.sock".into())).into()]));
+        let health = Arc::downgrade(&backend.health[0]);
+        let workers: [Pools<String>; 2] = [0, 1].map(Pools::new);
+        workers.iter().for_each(|pools| drop(pools.state(&backend)));
+        let look_at_all = |now| {
+            for pools in &workers {
+                look(pools, now);
+            }
+        };
+        look_at_all(1_000);
+        assert!(workers.iter().all(|pools| pools.inner.states.borrow().len() == 1));
+        drop(backend);
+        assert!(health.upgrade().is_none());
+        look_at_all(2_000);
+        look_at_all(2_000 + u64::try_from(LINGER.as_millis()).unwrap());
+        for Pools { inner } in &workers {
+            assert!(inner.states.borrow().is_empty() && inner.server_pools.borrow().is_empty());
+        }
+    }
+
+    /// A look has parts, between which requests go on: the state of a backend is gone, and the connections to its servers are
+    /// not yet. A server that a snapshot brings meanwhile does not find them.
+    #[test]
+    fn no_server_gets_the_connections_of_one_that_is_gone() {
+        let backend =
+            || Arc::new(Backend::new("app", [Server::at(Address::Tcp(([127, 0, 0, 1], 9).into())).into()]));
+        let pools: Pools<String> = Pools::new(0);
+        let private = PrivateConnections::new(Bytes::from_static(b"PROXY UNKNOWN\r\n"));
+        let old = backend();
+        drop((pools.state(&old), private.pool(&pools, &old, 0)));
+        drop(old);
+        look(&pools, 1_000);
+        assert!(!pools.inner.sweep(20_000, &mut Round(None)));
+        assert!(pools.inner.states.borrow().is_empty() && pools.inner.server_pools.borrow().len() == 1);
+        let known = private.server_pools.borrow();
+        let known = known.iter().map(|(id, pool)| (*id, pool));
+        for (id, pool) in pools.inner.server_pools.borrow().iter().map(|(id, pool)| (*id, pool)).chain(known)
+        {
+            assert_eq!(pool.owner.id(), id, "the address is kept");
+        }
     }
 
     /// By CPU time, the best of some tries: it does not grow where the machine has no time.
