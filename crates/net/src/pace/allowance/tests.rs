@@ -1,0 +1,203 @@
+//! In virtual time: the clock is an argument.
+
+use super::*;
+
+const RATE: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
+/// What passes in 10 ms, and in 50.
+const SMALL: usize = 10_000;
+const GRAIN: usize = 50_000;
+const BEGIN: Duration = Duration::from_secs(1000);
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn a_second_may_pass_at_once_and_the_rest_when_it_is_due() {
+    let allowance = Allowance::default();
+    let due = |way, bytes, at: Duration| {
+        let due = Duration::from_nanos(allowance.draw(way, bytes, RATE, at).end).saturating_sub(BURST);
+        due.saturating_sub(at)
+    };
+    let draw = |bytes, at| due(Way::Out, bytes, at);
+    let begin = ms(5000);
+    assert!((0..10).all(|_| draw(100_000, begin).is_zero()));
+    // Whoever comes now waits behind those who came before.
+    assert_eq!(draw(100_000, begin), ms(100));
+    assert_eq!(draw(100_000, begin), ms(200));
+    assert_eq!(draw(100_000, begin + ms(300)), Duration::ZERO);
+    // The other direction is another matter.
+    assert_eq!(due(Way::In, 1_000_000, begin), Duration::ZERO);
+    // A pause of any length saves up for a second.
+    let later = begin + ms(100_000);
+    assert_eq!((draw(1_000_000, later), draw(1000, later)), (Duration::ZERO, ms(1)));
+    allowance.give_back(Way::Out, 1000, RATE);
+    assert_eq!(draw(1000, later), ms(1));
+}
+
+/// Whatever place somebody has, what has passed is worked off before.
+#[test]
+fn what_has_passed_is_the_bound() {
+    let allowance = Allowance::default();
+    let mut place = allowance.draw(Way::Out, GRAIN, RATE, BEGIN);
+    let mut wait = |at| allowance.wait(Way::Out, &mut place, at, true);
+    assert_eq!(wait(BEGIN), None);
+    allowance.pass(Way::Out, 1_000_000, RATE, BEGIN);
+    assert_eq!((wait(BEGIN), wait(BEGIN + ms(49))), (Some(ms(50)), Some(ms(1))));
+    assert_eq!(wait(BEGIN + ms(50)), None);
+}
+
+/// Somebody who waits for a grain.
+struct Waiter {
+    name: u32,
+    place: Place,
+    next: Duration,
+    looks: u32,
+}
+
+/// Those that wait on one allowance, and what has passed: when, and whose it was.
+struct Queue {
+    allowance: Allowance,
+    grain: usize,
+    now: Duration,
+    waiters: Vec<Waiter>,
+    passed: Vec<(Duration, u32)>,
+}
+
+impl Queue {
+    /// What may pass at once has passed.
+    fn new(grain: usize) -> Self {
+        let allowance = Allowance::default();
+        let queue = Self { allowance, grain, now: BEGIN, waiters: Vec::new(), passed: Vec::new() };
+        queue.allowance.draw(Way::Out, 1_000_000, RATE, BEGIN);
+        queue.allowance.pass(Way::Out, 1_000_000, RATE, BEGIN);
+        queue
+    }
+
+    fn enter(&mut self, name: u32) {
+        let mut place = self.allowance.draw(Way::Out, self.grain, RATE, self.now);
+        match self.allowance.wait(Way::Out, &mut place, self.now, false) {
+            Some(wait) => self.waiters.push(Waiter { name, place, next: self.now + wait, looks: 0 }),
+            None => self.pass(name),
+        }
+    }
+
+    fn pass(&mut self, name: u32) {
+        self.allowance.pass(Way::Out, self.grain, RATE, self.now);
+        self.passed.push((self.now, name));
+    }
+
+    /// Those that are called so leave.
+    fn leave(&mut self, name: u32) {
+        let before = self.waiters.len();
+        self.waiters.retain(|waiter| waiter.name != name);
+        (self.waiters.len()..before).for_each(|_| self.allowance.give_back(Way::Out, self.grain, RATE));
+    }
+
+    /// Lets time go on.
+    fn run(&mut self, until: Duration) {
+        while let Some(at) = (0..self.waiters.len()).min_by_key(|at| self.waiters[*at].next)
+            && self.waiters[at].next <= until
+        {
+            self.now = self.waiters[at].next;
+            let waiter = &mut self.waiters[at];
+            waiter.looks += 1;
+            match self.allowance.wait(Way::Out, &mut waiter.place, self.now, true) {
+                Some(wait) => waiter.next = self.now + wait,
+                None => {
+                    let name = self.waiters.remove(at).name;
+                    self.pass(name);
+                }
+            }
+        }
+        self.now = until;
+    }
+
+    /// How many grains have passed since `from`.
+    fn since(&self, from: Duration) -> usize {
+        self.passed.iter().filter(|(at, _)| *at > from).count()
+    }
+}
+
+/// Without anybody who leaves each passes when it is due, in the order in which they came.
+#[test]
+fn those_that_wait_pass_in_order() {
+    let mut queue = Queue::new(GRAIN);
+    (1..=100).for_each(|name| queue.enter(name));
+    let looks = ms(5000).as_millis() / LOOK.as_millis();
+    queue.run(BEGIN + ms(2500));
+    assert!(queue.waiters.iter().all(|waiter| u128::from(waiter.looks) <= looks / 2));
+    queue.run(BEGIN + ms(10_000));
+    let due: Vec<_> = (1..=100).map(|name| (BEGIN + ms(50) * name, name)).collect();
+    assert_eq!(queue.passed, due);
+}
+
+/// Who comes last waits no longer for those that have left.
+#[test]
+fn who_comes_last_moves_up() {
+    let mut queue = Queue::new(GRAIN);
+    (0..60).for_each(|_| queue.enter(1));
+    queue.enter(2);
+    queue.run(BEGIN + ms(1));
+    queue.leave(1);
+    queue.run(BEGIN + ms(10_000));
+    let [(passed, 2)] = queue.passed[..] else { panic!("{:?}", queue.passed) };
+    assert!(passed <= BEGIN + ms(200), "{:?}", passed - BEGIN);
+}
+
+/// Nor do those that have others behind them: the time of those that have left is used.
+#[test]
+fn time_that_is_free_is_used() {
+    let mut queue = Queue::new(GRAIN);
+    for name in 1..=3 {
+        (0..60).for_each(|_| queue.enter(name));
+    }
+    queue.run(BEGIN + ms(1));
+    queue.leave(1);
+    queue.run(BEGIN + ms(3200));
+    let passed = queue.since(BEGIN);
+    assert!((58..=64).contains(&passed), "{passed} in 3.2 s");
+    queue.run(BEGIN + ms(60_000));
+    assert_eq!(queue.since(BEGIN), 120);
+    assert!(queue.passed.last().unwrap().0 <= BEGIN + ms(6300));
+}
+
+/// Nobody makes others faster than the rate by drawing and leaving, over and over.
+#[test]
+fn who_leaves_again_and_again_gives_nobody_more() {
+    let mut queue = Queue::new(GRAIN);
+    let mut leavers = 0;
+    for step in 1..=5000 {
+        // Those that have passed come back.
+        while queue.waiters.len() < 40 {
+            queue.enter(1);
+        }
+        (0..20).for_each(|_| queue.enter(2));
+        queue.run(BEGIN + ms(step));
+        leavers += queue.waiters.iter().filter(|waiter| waiter.name == 2).count();
+        queue.leave(2);
+        // What may pass at once has passed before.
+        let most = usize::try_from(step / 50).unwrap() + 2;
+        assert!(queue.since(BEGIN) <= most, "{} grains in {step} ms", queue.since(BEGIN));
+    }
+    assert!(leavers > 90_000 && queue.since(BEGIN) >= 95, "{} grains in 5 s", queue.since(BEGIN));
+}
+
+/// Those that stand behind a place that is free are not overtaken for long by those that come later, who leave no time free.
+#[test]
+fn who_comes_later_overtakes_for_a_moment_only() {
+    let mut queue = Queue::new(SMALL);
+    (0..600).for_each(|_| queue.enter(1));
+    queue.enter(2);
+    queue.run(BEGIN + ms(1));
+    queue.leave(1);
+    for step in 1..3000 {
+        while queue.waiters.len() < 20 {
+            queue.enter(3);
+        }
+        queue.run(BEGIN + ms(step));
+    }
+    // Those that came before it looked go first, each of which takes 10 ms.
+    let passed = queue.passed.iter().find(|(_, name)| *name == 2);
+    assert!(passed.is_some_and(|(at, _)| *at <= BEGIN + ms(500)), "{passed:?}");
+}
