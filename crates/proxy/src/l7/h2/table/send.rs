@@ -328,6 +328,10 @@ impl StreamTable {
     /// Data of a stream was taken: the client may send as much again.
     pub(in crate::l7::h2) fn release(&mut self, id: u32, n: usize) {
         self.change(|connection| connection.release(id, n));
+        // There may be memory again for what waits for long.
+        if self.connection.lendable() > 0 {
+            self.lend();
+        }
     }
 
     /// Nobody reads the content any more.

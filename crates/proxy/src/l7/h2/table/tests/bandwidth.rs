@@ -70,3 +70,23 @@ fn what_waits_for_bandwidth_is_bounded() {
         stream.holds(PACED_READS / 100);
     }
 }
+
+/// Uploads that wait for long and found no memory hold others up only until there is some.
+#[test]
+fn uploads_are_set_apart_as_soon_as_there_is_memory() {
+    let memory = Rc::default();
+    let table = table(100, Account::new(&memory, 1 << 30));
+    let (_respond, upload) = asked(&table, 1, false, 0).unwrap();
+    let upload = upload.unwrap();
+    table.borrow().account.limit(0);
+    let content = frame(Kind::Data, 0, 1, &[1; MOST_FRAME]);
+    receive(&table, &content).unwrap();
+    upload.set_apart();
+    let lendable = || table.borrow().connection.lendable();
+    assert_eq!(lendable(), MOST_FRAME, "there is no memory");
+    upload.release(10);
+    assert_eq!(lendable(), MOST_FRAME - 10);
+    table.borrow().account.limit(1 << 30);
+    upload.release(10);
+    assert_eq!(lendable(), 0);
+}
