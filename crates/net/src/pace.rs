@@ -140,12 +140,6 @@ impl Pace {
         }
     }
 
-    /// Whether something that is there to be moved waits.
-    #[must_use]
-    pub fn waits(&self) -> bool {
-        self.ways.iter().any(|drawn| drawn.wait.borrow().is_some())
-    }
-
     /// Until when something that was there to be moved has waited, in milliseconds of the coarse clock: where it still
     /// waits, until it looks again, at most a tenth of a second from now. 0: nothing has waited. What waits and is no longer
     /// asked for counts until then only.

@@ -140,13 +140,7 @@ impl Socket {
         self.rare.borrow().as_ref().and_then(|rare| rare.pace.as_ref()).map(ask)
     }
 
-    /// Whether bytes that could be moved wait for the pace.
-    #[must_use]
-    pub fn waits_for_pace(&self) -> bool {
-        self.paced.get() && self.ask_pace(Pace::waits).unwrap_or_default()
-    }
-
-    /// Until when bytes that could be moved have waited for the pace, in milliseconds of the coarse clock; 0: never.
+    /// Until when bytes that could be moved wait or have waited for the pace; see [`Pace::waited_until`].
     #[must_use]
     pub fn waited_for_pace_until(&self) -> u64 {
         if self.paced.get() { self.ask_pace(Pace::waited_until).unwrap_or_default() } else { 0 }

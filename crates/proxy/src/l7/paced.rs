@@ -33,19 +33,21 @@ impl Gate {
     }
 
     /// Waits until some of the piece may pass, of which there is some.
-    fn poll_pass(&mut self, cx: &mut Context<'_>, waits: impl FnOnce(Way, bool)) -> Outcome {
-        let room = self.pace.poll_room(cx, self.way, self.piece.len());
-        waits(self.way, room.is_pending());
-        let passed = self.piece.split_to(ready!(room));
+    fn poll_pass(&mut self, cx: &mut Context<'_>, held: impl FnOnce(u64)) -> Outcome {
+        let Poll::Ready(room) = self.pace.poll_room(cx, self.way, self.piece.len()) else {
+            held(self.pace.waited_until());
+            return Poll::Pending;
+        };
+        let passed = self.piece.split_to(room);
         self.pace.spend(self.way, passed.len());
         Poll::Ready(Some(Ok(Frame::Data(passed))))
     }
 
-    /// The next part of a body whose parts `poll_frame` gives. Whether one that has come waits is told to `waits`.
+    /// The next part of a body whose parts `poll_frame` gives. Until when one that has come waits is told to `held`.
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-        waits: impl FnOnce(Way, bool),
+        held: impl FnOnce(u64),
         poll_frame: impl FnOnce(&mut Context<'_>) -> Outcome,
     ) -> Outcome {
         if self.piece.is_empty() {
@@ -54,7 +56,7 @@ impl Gate {
                 frame => return Poll::Ready(frame),
             }
         }
-        self.poll_pass(cx, waits)
+        self.poll_pass(cx, held)
     }
 }
 
@@ -73,8 +75,7 @@ impl PacedUpload {
     /// The next part; none behind the last.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Outcome {
         let record = Rc::clone(self.upload.record());
-        let waits = |way, waits| record.waits_for_bandwidth(way, waits);
-        self.gate.poll_frame(cx, waits, |cx| self.upload.poll_frame(cx))
+        self.gate.poll_frame(cx, |until| record.held_until(until), |cx| self.upload.poll_frame(cx))
     }
 
     /// Whether nothing is to come.
@@ -105,14 +106,17 @@ impl PacedReply {
 
     /// The next part; none behind the last.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Outcome {
-        let (inner, memory) = (&mut self.inner, &mut self.memory);
-        let waits = |way, waits| self.record.waits_for_bandwidth(way, waits);
-        self.gate.poll_frame(cx, waits, |cx| {
-            let frame = ready!(inner.poll_frame(cx));
-            let length = if let Some(Ok(frame)) = &frame { frame.data_len() } else { 0 };
-            *memory = length.max(inner.frame_memory());
-            Poll::Ready(frame)
-        })
+        let (inner, memory, record) = (&mut self.inner, &mut self.memory, &self.record);
+        self.gate.poll_frame(
+            cx,
+            |until| record.held_until(until),
+            |cx| {
+                let frame = ready!(inner.poll_frame(cx));
+                let length = if let Some(Ok(frame)) = &frame { frame.data_len() } else { 0 };
+                *memory = length.max(inner.frame_memory());
+                Poll::Ready(frame)
+            },
+        )
     }
 
     /// Whether nothing is to come.

@@ -15,7 +15,6 @@ use http::Method;
 use offramp_http::head::{Fields, Known, Request};
 use offramp_http::semantics::protected::clean_request_trailers;
 use offramp_net::clock::coarse_ms;
-use offramp_net::pace::Way;
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::{HttpVersion, PathFacts, RequestLine, Trace};
 use offramp_observe::{Cause, Close, RequestFacts};
@@ -33,17 +32,45 @@ pub(crate) struct Record {
     pub(crate) up: Cell<u64>,
     /// Bytes of body to the client.
     pub(crate) down: Cell<u64>,
-    /// When a byte of a body last moved, in milliseconds of the coarse clock; 0 until the response begins.
-    pub(crate) moved: Cell<u64>,
+    /// Since when nothing has moved.
+    pub(crate) stillness: Stillness,
     /// How long nothing may move, where the route says it.
     pub(crate) idle: Cell<Option<Duration>>,
     /// What is wrong with the request's body, if anything.
     pub(crate) body_fault: RefCell<Option<Close>>,
-    /// Which directions of its bodies wait for the bandwidth of the route: a bit for each.
-    held_back: Cell<u8>,
     /// That the stream is to be dropped.
     cancelled: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+}
+
+/// How much later than it wants, in milliseconds, one that waits may say so again: a worker has much to do.
+const LATE: u64 = 1000;
+
+/// When a byte of a body last moved, or until when one that could move waits for the bandwidth of the route, in milliseconds
+/// of the coarse clock; 0 until the response begins.
+#[derive(Default)]
+pub(crate) struct Stillness(Cell<u64>);
+
+impl Stillness {
+    /// A byte has moved. The other direction may wait for its bandwidth beyond that.
+    pub(crate) fn moved(&self, now: u64) {
+        self.0.set(self.0.get().max(now));
+    }
+
+    /// Bytes that could move wait for the bandwidth of the route until then, or wait again: whoever waits says so every tenth
+    /// of a second, or as soon as the worker comes round. So nobody has to say that the wait is over, and a wait that is
+    /// given up is forgotten.
+    pub(crate) fn held_until(&self, moment: u64) {
+        if self.0.get() > 0 {
+            self.moved(moment + LATE);
+        }
+    }
+
+    /// Since when nothing has moved: up to two seconds ahead of the clock where something waits for the bandwidth of the route. `None`
+    /// before the response begins.
+    pub(crate) fn since(&self) -> Option<u64> {
+        Some(self.0.get()).filter(|moved| *moved > 0)
+    }
 }
 
 impl Record {
@@ -60,10 +87,9 @@ impl Record {
             log_one_in: Cell::new(1),
             up: Cell::new(0),
             down: Cell::new(0),
-            moved: Cell::new(0),
+            stillness: Stillness::default(),
             idle: Cell::new(None),
             body_fault: RefCell::default(),
-            held_back: Cell::new(0),
             cancelled: Cell::new(false),
             waker: RefCell::default(),
         });
@@ -123,39 +149,30 @@ impl Record {
     /// Bytes of the request's body came.
     pub(crate) fn received(&self, n: usize) {
         self.up.set(self.up.get() + n as u64);
-        if self.moved.get() > 0 {
-            self.moved.set(coarse_ms());
+        if self.stillness.since().is_some() {
+            self.stillness.moved(coarse_ms());
         }
     }
 
     /// Bytes of the response's body go.
     pub(crate) fn sent(&self, n: usize) {
         self.down.set(self.down.get() + n as u64);
-        self.moved.set(coarse_ms());
+        self.stillness.moved(coarse_ms());
     }
 
-    /// Whether bytes of a body that could go on wait for the bandwidth of the route.
-    pub(crate) fn waits_for_bandwidth(&self, way: Way, waits: bool) {
-        let (before, bit) = (self.held_back.get(), 1 << way as u8);
-        let now = if waits { before | bit } else { before & !bit };
-        if now != before {
-            self.held_back.set(now);
-            // From here on it is somebody else who is waited for.
-            if self.moved.get() > 0 {
-                self.moved.set(coarse_ms());
-            }
-        }
+    /// See [`Stillness::held_until`].
+    pub(crate) fn held_until(&self, moment: u64) {
+        self.stillness.held_until(moment);
     }
 
-    /// Since when nothing has moved, in milliseconds of the coarse clock; `None` before the response begins, and where
-    /// something waits for the bandwidth of the route.
+    /// See [`Stillness::since`].
     pub(crate) fn still_since(&self) -> Option<u64> {
-        Some(self.moved.get()).filter(|moved| *moved > 0 && self.held_back.get() == 0)
+        self.stillness.since()
     }
 
     /// The response begins.
     pub(crate) fn answered(&self, status: u16) {
-        self.moved.set(coarse_ms().max(1));
+        self.stillness.moved(coarse_ms().max(1));
         self.note(|facts| facts.status = status);
     }
 

@@ -227,16 +227,13 @@ pub(crate) async fn run(
         }
         if up.moved + down.moved != seen {
             (seen, since) = (up.moved + down.moved, coarse_ms());
-            record_guard.0.moved.set(since);
+            record_guard.0.stillness.moved(since);
         }
         if more {
             offramp_net::turn::poll_next(cx);
             return Poll::Pending;
         }
-        // Which of the two directions does not matter.
-        record_guard
-            .0
-            .waits_for_bandwidth(offramp_net::pace::Way::Out, server.link.socket().waits_for_pace());
+        record_guard.0.held_until(server.link.socket().waited_for_pace_until());
         while alarm.as_mut().poll(cx).is_ready() {
             let since = since.max(server.link.socket().waited_for_pace_until());
             let left = idle.saturating_sub(Duration::from_millis(coarse_ms().saturating_sub(since)));

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
+use offramp_net::clock::coarse_ms;
+
 use super::*;
+use crate::l7::record::Stillness;
 
 const KIB: usize = 1024;
 
@@ -32,9 +35,9 @@ async fn what_has_come_passes_at_the_rate_and_no_more_is_asked_for() {
     let (mut passed, waited, begun) = (0, Cell::new(false), Instant::now());
     loop {
         let next = poll_fn(|cx| {
-            let note = |way, waits| {
-                assert_eq!(way, Way::Out);
-                waited.set(waited.get() || waits);
+            let note = |until| {
+                assert!(until > 0 && until <= coarse_ms() + 150, "until {until} at {}", coarse_ms());
+                waited.set(true);
             };
             let (before, held) = (frames.0.len(), gate.piece.len());
             let outcome = gate.poll_frame(cx, note, |_| frames.next());
@@ -59,19 +62,17 @@ async fn who_has_nothing_to_say_holds_nothing() {
     let bandwidth = bandwidth(16 * KIB);
     let mut cx = Context::from_waker(Waker::noop());
     let mut silent = Gate::new(&bandwidth, Way::In);
-    assert!(
-        silent.poll_frame(&mut cx, |_, _| panic!("it waits for nothing"), |_| Poll::Pending).is_pending()
-    );
+    assert!(silent.poll_frame(&mut cx, |_| panic!("it waits for nothing"), |_| Poll::Pending).is_pending());
     assert!(!bandwidth.allowance.owes());
     let mut talks = Gate::new(&bandwidth, Way::In);
     let mut frames = Frames([40 * KIB].into());
-    while talks.poll_frame(&mut cx, |_, _| (), |_| frames.next()).is_ready() {}
+    while talks.poll_frame(&mut cx, |_| (), |_| frames.next()).is_ready() {}
     assert!(talks.piece.len() > 20 * KIB && frames.0.is_empty());
     let mut all = |gate: &mut Gate| {
         let mut all = 0;
         let mut frames = Frames([40 * KIB].into());
         while let Poll::Ready(Some(Ok(Frame::Data(data)))) =
-            gate.poll_frame(&mut cx, |_, _| (), |_| frames.next())
+            gate.poll_frame(&mut cx, |_| (), |_| frames.next())
         {
             all += data.len();
         }
@@ -88,6 +89,30 @@ async fn who_has_nothing_to_say_holds_nothing() {
     drop(talks);
     let mut last = Gate::new(&bandwidth, Way::In);
     let mut frames = Frames([KIB].into());
-    poll_fn(|cx| last.poll_frame(cx, |_, _| (), |_| frames.next())).await;
+    poll_fn(|cx| last.poll_frame(cx, |_| (), |_| frames.next())).await;
     assert!(before.elapsed().as_secs() < 50, "{:?} behind those that have left", before.elapsed());
+}
+
+/// A wait that is given up, as where a server answers before it has the whole request, keeps no request from being idle.
+#[tokio::test]
+async fn a_wait_that_was_given_up_is_forgotten() {
+    let bandwidth = bandwidth(16 * KIB);
+    let stillness = Stillness::default();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut frames = Frames([400 * KIB].into());
+    let mut gates: Vec<_> = (0..100).map(|_| Gate::new(&bandwidth, Way::In)).collect();
+    let mut wait = |gate: &mut Gate, stillness: &Stillness| {
+        frames.0.push_back(40 * KIB);
+        while gate.poll_frame(&mut cx, |until| stillness.held_until(until), |_| frames.next()).is_ready() {}
+    };
+    wait(&mut gates[0], &stillness);
+    assert_eq!(stillness.since(), None, "the response has not begun");
+    let begun = coarse_ms();
+    stillness.moved(begun);
+    gates[1..].iter_mut().for_each(|gate| wait(gate, &stillness));
+    // All of them would take 5 seconds.
+    let since = stillness.since().unwrap();
+    assert!(since > begun && since <= coarse_ms() + 2000, "{since} and {begun}");
+    drop(gates);
+    assert_eq!(stillness.since(), Some(since));
 }
