@@ -97,7 +97,10 @@ fn an_address_becomes_wider_and_narrower_and_nobody_is_refused() {
         {
             let outcome = reload_to(&instance, &at(address));
             assert!(outcome.contains(" reloaded "), "{outcome}");
-            assert_eq!(curl(&network, &instance, six), has_six, "{address}");
+            // The old sockets close when each worker has come to it, which a busy machine delays.
+            instance.until("the addresses of this reload alone", || {
+                (curl(&network, &instance, six) == has_six).then_some(())
+            });
             let before = asked.load(Ordering::Relaxed);
             instance.until("more requests", || {
                 (client.is_finished() || asked.load(Ordering::Relaxed) > before + 2).then_some(())
