@@ -7,6 +7,7 @@
 
 use std::fmt::{Display, Write as _};
 
+use crate::error::At;
 use crate::keys;
 use crate::model::{
     Authority, Backend, Certificate, CertificateSource, ClientNetworks, Config, DefaultRole, DnsProvider,
@@ -80,7 +81,7 @@ fn routes(out: &mut String, config: &Config) {
 /// The pages of a configuration that was made in code, as the section that they would be written in.
 fn pages_of_all_routes(config: &Config) -> SharedSection {
     let keys = item(&config.error_pages, route::error_pages);
-    SharedSection { policy: None, keys }
+    SharedSection { policy: None, at: At::NOWHERE, keys }
 }
 
 /// The sections of what routes share.

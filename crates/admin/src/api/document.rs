@@ -38,7 +38,7 @@ pub(crate) fn settings(config: &Config, whole: &Map<String, Value>) -> Value {
     };
     for (name, value) in whole {
         match value {
-            _ if ITEMS.contains(&name.as_str()) => {}
+            _ if APART.contains(&name.as_str()) => {}
             Value::Object(section) => {
                 section.iter().for_each(|(key, value)| add(format!("{name}.{key}"), value));
             }
@@ -48,8 +48,20 @@ pub(crate) fn settings(config: &Config, whole: &Map<String, Value>) -> Value {
     Value::Object(settings)
 }
 
-/// The sections of items, which have names.
-const ITEMS: [&str; 5] = ["certificate", "acme", "listener", "route", "backend"];
+/// The sections that are shown apart: those of items, and what routes share.
+const APART: [&str; 7] = ["certificate", "acme", "listener", "route", "backend", "defaults", "policy"];
+
+/// What routes share: `[defaults.route]` and the policies, each with its origin.
+pub(crate) fn shared(config: &Config, whole: &Map<String, Value>) -> Vec<Value> {
+    let sections = config.shared.sections.iter().map(|section| {
+        let (name, keys) = match &section.policy {
+            None => ("defaults.route".to_owned(), &whole["defaults"]["route"]),
+            Some(name) => (format!("policy.{name}"), &whole["policy"][name.as_str()]),
+        };
+        json!({ "name": name, "origin": origin(&section.at), "config": keys })
+    });
+    sections.collect()
+}
 
 /// Where something is written.
 pub(crate) fn origin(at: &At) -> String {
@@ -156,6 +168,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_routes_share_is_shown_with_its_origin() {
+        let text = "[[route]]\nbackend = \"x\"\npolicy = \"slow\"\n[defaults.route]\nhsts = true\n\
+                    [policy.slow]\nidle_timeout = \"1h\"\n[backend.x]\nservers = [\"10.0.0.1:80\"]\n";
+        let (config, _) = parse(text, "f.toml", &Environment::default()).unwrap();
+        let whole = whole(&config);
+        let settings = settings(&config, &whole);
+        let is_shared = |key: &&String| key.starts_with("defaults") || key.starts_with("policy");
+        assert_eq!(settings.as_object().unwrap().keys().find(is_shared), None);
+        let expected =
+            [("defaults.route", "f.toml:4:1", "hsts"), ("policy.slow", "f.toml:6:1", "idle_timeout")];
+        for (shown, (name, origin, key)) in shared(&config, &whole).iter().zip(expected) {
+            assert_eq!((&shown["name"], &shown["origin"]), (&name.into(), &origin.into()), "{shown}");
+            assert!(!shown["config"][key].is_null(), "{shown}");
+        }
+        assert_eq!(shared(&config, &whole).len(), expected.len());
+    }
+
+    #[test]
     fn a_configuration_is_shown_with_its_origins_and_without_a_password() {
         let text = "[limits]\nconnections = 77\n[log_store]\nurl = \"postgres://me:secret@h/db\"\n\
                     [[route]]\nhost = \"a.example\"\nbackend = \"x\"\n\
@@ -166,6 +196,7 @@ mod tests {
         assert_eq!(settings["limits.connections"], json!({ "value": 77, "origin": "f.toml:2:15" }));
         assert_eq!(settings["limits.idle_timeout"]["origin"], "default");
         assert!(settings["log_store.url"]["value"].as_str().unwrap().contains("***"), "{settings}");
+        assert_eq!(shared(&config, &whole), [] as [Value; 0]);
         let route = items(&whole, "route").next().unwrap();
         assert_eq!(route["host"], json!(["a.example"]));
         assert_eq!(whole["backend"]["x"]["health"]["path"], "/up");

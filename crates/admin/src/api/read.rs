@@ -153,6 +153,7 @@ fn config(view: &View) -> Value {
         "version": in_force.version,
         "file": view.file(),
         "settings": document::settings(config, &whole),
+        "shared": document::shared(config, &whole),
         "listeners": listeners(view),
         "routes": routes(view),
         "backends": backends(view),

@@ -13,13 +13,14 @@ use crate::raw::{Section, adds_up};
 
 /// What routes share and what each route says itself, before [`spread`].
 pub(crate) fn as_written(root: &Section, source: &Source) -> Shared {
+    let shared = |policy: Option<&str>, section: &Section| SharedSection {
+        policy: policy.map(str::to_owned),
+        at: source.place(section.span.start).into(),
+        keys: section.written(if policy.is_some() { "policy.*" } else { "defaults.route" }, source),
+    };
     let defaults = root.section("defaults").and_then(|section| section.section("route"));
-    let defaults = defaults
-        .map(|section| SharedSection { policy: None, keys: section.written("defaults.route", source) });
-    let policies = root.named("policy").iter().map(|(name, section)| SharedSection {
-        policy: Some(name.value.clone()),
-        keys: section.written("policy.*", source),
-    });
+    let defaults = defaults.map(|section| shared(None, section));
+    let policies = root.named("policy").iter().map(|(name, section)| shared(Some(&name.value), section));
     let mut sections: Vec<SharedSection> = defaults.into_iter().chain(policies).collect();
     // Their order means nothing.
     sections.sort_by(|one, other| one.policy.cmp(&other.policy));

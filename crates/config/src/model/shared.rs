@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
+use crate::error::At;
+
 /// `[defaults.route]` and the policies, and what each route writes besides.
 ///
 /// Two are equal if their sections are: what routes come to is in the routes.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     /// The sections, the defaults first.
-    pub(crate) sections: Vec<SharedSection>,
+    pub sections: Vec<SharedSection>,
     /// What each route writes, a line for each key, in the order of the routes. Empty where there are no sections.
     pub(crate) routes: Arc<[String]>,
 }
@@ -22,11 +24,21 @@ impl PartialEq for Shared {
 
 impl Eq for Shared {}
 
-/// One section of keys that routes share.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One section of keys that routes share. Two are equal if they say the same, wherever they are written.
+#[derive(Clone, Debug)]
 pub struct SharedSection {
     /// `None`: `[defaults.route]`; else the name of a policy.
-    pub(crate) policy: Option<String>,
+    pub policy: Option<String>,
+    /// Where it is written.
+    pub at: At,
     /// A line for each key, with its value in TOML.
     pub(crate) keys: String,
 }
+
+impl PartialEq for SharedSection {
+    fn eq(&self, other: &Self) -> bool {
+        self.policy == other.policy && self.keys == other.keys
+    }
+}
+
+impl Eq for SharedSection {}
