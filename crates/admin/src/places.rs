@@ -5,7 +5,8 @@
 //! has not shown that it may use everything, even while it is being answered. So whoever has no token keeps nobody out who
 //! has one. The new connection is refused only if all others have shown it and are being answered.
 //!
-//! A request counts from the moment when all of it has come: half of one is a connection that waits.
+//! A request counts from the moment when all of it has come: half of one is a connection that waits. From a client that has
+//! shown that it may use everything it counts from its head on, so that nobody cuts off its upload.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -271,9 +272,10 @@ impl Exchange {
         Self(Arc::clone(place))
     }
 
-    /// The client has shown that it may use everything.
+    /// The client has shown that it may use everything, by the head of its request.
     pub(crate) fn admitted(&self) {
         self.0.admitted();
+        self.0.busy(true);
     }
 
     /// All of the request has come, and is being answered.
@@ -381,6 +383,20 @@ mod tests {
         let third = take(&places, ROOT, much_later);
         assert!(goes(&own[5]).await && !goes(&own[0]).await);
         drop((slow, third));
+    }
+
+    #[tokio::test]
+    async fn strangers_do_not_cut_off_an_upload_of_who_has_the_token() {
+        let (places, now) = (Places::default(), Instant::now());
+        let slow = take(&places, ROOT, now);
+        let upload = Exchange::new(&slow);
+        upload.admitted();
+        let later = now + Duration::from_secs(30);
+        let strangers: Vec<_> = (0..2 * OF_ONE).map(|_| take(&places, ROOT, later)).collect();
+        assert!(!goes(&slow).await, "its body is on the way");
+        drop(upload);
+        let _one_more = take(&places, ROOT, later + FRESH);
+        assert!(goes(&strangers[OF_ONE + 1]).await && !goes(&slow).await, "strangers that wait go before it");
     }
 
     #[tokio::test]

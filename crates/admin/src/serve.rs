@@ -300,7 +300,7 @@ fn crowd(log: &Log, whose: Owner, count: usize, refused: Option<Owner>) {
         fields.push(("refused", owner.into()));
         "the admin interface refuses a connection"
     } else {
-        "the admin interface closes idle connections for new ones"
+        "the admin interface closes a connection for a new one"
     };
     log.warn(message, &fields);
 }

@@ -69,7 +69,9 @@ fn watch(client: &Client, kinds: &[Kind]) -> Result<(), Failure> {
     let query = if names.is_empty() { Vec::new() } else { vec![format!("kind={}", names.join("%2C"))] };
     watch::watch(client, &with("/events", &query), &mut |kind, mut data| {
         let line = if client.json {
-            data["kind"] = kind.into();
+            if let Some(members) = data.as_object_mut() {
+                members.insert("kind".to_owned(), kind.into());
+            }
             format!("{data}\n")
         } else {
             show::event(kind, &data)

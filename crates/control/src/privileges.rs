@@ -1,9 +1,8 @@
 //! Drops privileges: becomes the configured user, after sockets are bound and keys are read.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::OpenOptionsExt;
 
 use offramp_config::Config;
 use offramp_config::model::{
@@ -82,7 +81,7 @@ pub(crate) fn assume(identity: &Identity, config: &Config, origin: &Origin) -> R
     }
     if let AccessOutput::File(file) = &config.access_log.output {
         // Made here, as its directory is often root's. That it cannot be is reported when it is opened.
-        let _ = OpenOptions::new().write(true).create_new(true).mode(0o640).open(&file.path);
+        let _ = ownership::append(&file.path, 0o640);
         ownership::give_file(&file.path, &own)
             .map_err(|error| failed("change the owner of the access log", &error))?;
     }

@@ -218,7 +218,7 @@ impl Running {
         if force {
             return Ok(Vec::new());
         }
-        self.hand_over().await.map_err(|lost| {
+        self.hand_over().await?.map_err(|lost| {
             let url = self.config.log_store.url.as_ref();
             let hidden = match url.and_then(StoreUrl::masked) {
                 Some(_) => ", which hides the password of the log store: put it in",
@@ -232,7 +232,10 @@ impl Running {
     }
 
     /// On a thread of its own: with many changes and many routes it takes a while, and the control loop goes on.
-    async fn hand_over(&self) -> Result<Vec<String>, String> {
+    ///
+    /// # Errors
+    /// Within: what would be lost. Else why nobody knows.
+    async fn hand_over(&self) -> Result<Result<Vec<String>, String>, String> {
         let (unwritten, config) = (self.unwritten.clone(), Arc::clone(&self.config));
         let (origin, environment) = (self.source.origin.clone(), self.source.environment.clone());
         let (told, outcome) = oneshot::channel();
@@ -247,7 +250,16 @@ impl Running {
         };
         let thread = std::thread::Builder::new().name("offramp-changes".to_owned()).spawn(work);
         thread.map_err(|error| format!("cannot start a thread: {error}"))?;
-        outcome.await.unwrap_or_else(|_| Err("the look at them ended by a fault of Offramp's own".to_owned()))
+        // The file may be on a disk that does not answer, and other changes wait.
+        let limit = self.config.limits.upgrade_timeout;
+        match tokio::time::timeout(limit, outcome).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err("the look at unwritten changes ended by a fault of Offramp's own".to_owned()),
+            Err(_) => Err(format!(
+                "the file of the configuration was not read within {} s (limits.upgrade_timeout)",
+                limit.as_secs_f64()
+            )),
+        }
     }
 
     /// All listening sockets.

@@ -4,6 +4,7 @@
 //! they are looked at: a symbolic link to `/etc`, a second name of `/etc/shadow`. So everything is opened first, never
 //! through a symbolic link, and what is looked at, entered and given away is what was opened.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,52 +19,50 @@ use rustix::process::geteuid;
 const DEEPEST: u32 = 32;
 
 /// Calls `own` for `dir` and everything in it that belongs to the user that this process runs as, symbolic links, files
-/// with several names and what is neither file nor folder excepted. That it is not there, or is no folder, is no error.
+/// with several names and what is neither file nor folder excepted. That it is not there, or is no folder, is no error. On
+/// the way there links are followed as by [`append`].
 ///
 /// # Errors
-/// What `own` or the kernel says.
+/// What `own` or the kernel says, or which rule the path breaks.
 pub fn give(dir: &Path, own: &impl Fn(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
-    match open(CWD, dir)? {
+    match find(dir)? {
         Some((file, found)) if is_dir(&found) => enter(&file, &found, own, DEEPEST),
         _ => Ok(()),
     }
 }
 
-/// Calls `own` for a file under the same rule.
+/// Calls `own` for a file under the same rules.
 ///
 /// # Errors
-/// What `own` or the kernel says.
+/// What `own` or the kernel says, or which rule the path breaks.
 pub fn give_file(path: &Path, own: &impl Fn(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
-    match open(CWD, path)? {
+    match find(path)? {
         Some((file, found)) if is_only_ours(&found) => own(file.as_fd()),
         _ => Ok(()),
     }
 }
 
+/// What lies at a path, a symbolic link as itself; `None` where nothing does.
+fn find(path: &Path) -> io::Result<Option<(OwnedFd, Stat)>> {
+    match way_to(path) {
+        Ok(way) => open(way.folder.as_fd(), way.name),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Opens a file to append to it, and makes it with `mode` where there is none, for a process of root that becomes another
-/// user later. On the way, and at its end, no symbolic link is followed that is in a folder of another user than root,
-/// and there no file is opened that has several names: that user could have it be any file of the system.
+/// user later. On the way, and at its end, no symbolic link is followed that is in a folder where others than root can
+/// put one, and there no file is opened that has several names: they could have it be any file of the system.
 ///
 /// A named pipe that nobody reads is an error.
 ///
 /// # Errors
 /// What the kernel says, or which rule the path breaks.
 pub fn append(path: &Path, mode: u32) -> io::Result<File> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    let mut dir = openat(CWD, if path.is_absolute() { c"/" } else { c"." }, FOLDER, Mode::empty())?;
-    let mut is_roots = fstat(&dir)?.st_uid == 0;
-    let follow = |is_roots: bool| if is_roots { OFlags::empty() } else { OFlags::NOFOLLOW };
-    for component in
-        folder.components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir))
-    {
-        let opened = openat(&dir, component.as_os_str(), FOLDER | follow(is_roots), Mode::empty());
-        dir = opened.map_err(|error| explain(error, is_roots))?;
-        is_roots &= fstat(&dir)?.st_uid == 0;
-    }
+    let Way { folder, name, is_roots } = way_to(path)?;
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = openat(&dir, name, flags | OFlags::CLOEXEC | follow(is_roots), Mode::from_raw_mode(mode));
+    let file = openat(&folder, name, flags | OFlags::CLOEXEC | follow(is_roots), Mode::from_raw_mode(mode));
     let file = file.map_err(|error| explain(error, is_roots))?;
     let found = fstat(&file)?;
     if !is_roots && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile && found.st_nlink > 1 {
@@ -74,12 +73,46 @@ pub fn append(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file.into())
 }
 
+/// A file's folder, which was opened, and its name there.
+struct Way<'p> {
+    folder: OwnedFd,
+    name: &'p OsStr,
+    /// Whether root alone can put anything into the folder, and could into all above it.
+    is_roots: bool,
+}
+
+/// Opens the folder of a file, component by component.
+fn way_to(path: &Path) -> io::Result<Way<'_>> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let mut folder = openat(CWD, if path.is_absolute() { c"/" } else { c"." }, FOLDER, Mode::empty())?;
+    let mut is_roots = is_of_root_alone(&fstat(&folder)?);
+    for component in above.components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir))
+    {
+        let opened = openat(&folder, component.as_os_str(), FOLDER | follow(is_roots), Mode::empty());
+        folder = opened.map_err(|error| explain(error, is_roots))?;
+        is_roots &= is_of_root_alone(&fstat(&folder)?);
+    }
+    Ok(Way { folder, name, is_roots })
+}
+
+fn follow(is_roots: bool) -> OFlags {
+    if is_roots { OFlags::empty() } else { OFlags::NOFOLLOW }
+}
+
+/// Whether nobody else can put anything into the folder. Where it is sticky, as `/tmp` is, the kernel guards its links and
+/// names (`fs.protected_symlinks`).
+fn is_of_root_alone(folder: &Stat) -> bool {
+    folder.st_uid == 0 && (folder.st_mode & 0o022 == 0 || folder.st_mode & 0o1000 != 0)
+}
+
 /// What the kernel says of a link that is not followed: one of both.
 fn explain(error: Errno, is_roots: bool) -> io::Error {
     match error {
         Errno::LOOP | Errno::NOTDIR if !is_roots => io::Error::other(
-            "there is a symbolic link in a folder that is not root's, which root does not follow; give the folder to \
-             root, or name the file that the link leads to",
+            "there is a symbolic link in a folder where others than root can write, which root does not follow; give the \
+             folder to root alone, or name the file that the link leads to",
         ),
         _ => error.into(),
     }
@@ -136,7 +169,7 @@ fn is_only_ours(found: &Stat) -> bool {
 mod tests {
     use std::cell::RefCell;
     use std::fs;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 
@@ -196,6 +229,20 @@ mod tests {
             symlink(root.join(to), root.join(format!("own-{link}"))).unwrap();
         }
         fs::hard_link(&log, of_user.join("name")).unwrap();
+        // One of root's in which a group may write is no better.
+        let shared = parent.path().join("shared");
+        fs::create_dir(&shared).unwrap();
+        fs::set_permissions(&shared, fs::Permissions::from_mode(0o775)).unwrap();
+        symlink(root.join("later"), shared.join("link")).unwrap();
+        symlink(&root, shared.join("folder")).unwrap();
+        for refused in ["link", "folder/log"] {
+            assert!(append(&shared.join(refused), mode).is_err(), "{refused}");
+        }
+        append(&shared.join("own"), mode).unwrap();
+        let own = |_: BorrowedFd<'_>| -> io::Result<()> { panic!("a link leads there") };
+        assert!(give_file(&shared.join("folder/log"), &own).is_err());
+        assert!(give(&shared.join("folder/sub"), &own).is_err());
+        give_file(&shared.join("none/log"), &own).unwrap();
         for folder in [&of_user, &of_user.join("own")] {
             std::os::unix::fs::chown(folder, Some(65534), Some(65534)).unwrap();
         }

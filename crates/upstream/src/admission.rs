@@ -93,13 +93,18 @@ pub(crate) type PoolId = (ServerId, usize);
 
 /// Keeps the addresses of a server and of its TLS from others, though not what is there: as long as somebody has it, no
 /// other server gets the same [`PoolId`].
-#[cfg_attr(not(test), expect(dead_code, reason = "it is only kept"))]
 pub(crate) struct Owner {
     health: Weak<ServerHealth>,
     connector: Option<Weak<Connector>>,
 }
 
 impl Owner {
+    /// Whether a snapshot has the server, and the rule of TLS, or a request that is under way.
+    pub(crate) fn is_there(&self) -> bool {
+        let connector = self.connector.as_ref();
+        self.health.strong_count() > 0 && connector.is_none_or(|connector| connector.strong_count() > 0)
+    }
+
     /// What nobody else gets.
     #[cfg(test)]
     pub(crate) fn id(&self) -> PoolId {

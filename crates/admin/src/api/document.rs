@@ -54,9 +54,10 @@ const APART: [&str; 7] = ["certificate", "acme", "listener", "route", "backend",
 /// What routes share: `[defaults.route]` and the policies, each with its origin.
 pub(crate) fn shared(config: &Config, whole: &Map<String, Value>) -> Vec<Value> {
     let sections = config.shared.sections.iter().map(|section| {
+        let keys = |all: &str, key: &str| whole.get(all).map_or(Value::Null, |section| section[key].clone());
         let (name, keys) = match &section.policy {
-            None => ("defaults.route".to_owned(), &whole["defaults"]["route"]),
-            Some(name) => (format!("policy.{name}"), &whole["policy"][name.as_str()]),
+            None => ("defaults.route".to_owned(), keys("defaults", "route")),
+            Some(name) => (format!("policy.{name}"), keys("policy", name)),
         };
         json!({ "name": name, "origin": origin(&section.at), "config": keys })
     });

@@ -34,10 +34,7 @@ fn half_sent_requests_keep_no_operator_out() {
     // Who made room is told, once.
     let told = || -> Vec<String> {
         let lines = instance.process.lines(Source::Stderr);
-        lines
-            .into_iter()
-            .filter(|line| line.contains("the admin interface closes idle connections"))
-            .collect()
+        lines.into_iter().filter(|line| line.contains("the admin interface closes a connection")).collect()
     };
     let line = instance.until("the log says who fills the places", || told().into_iter().next());
     assert!(line.contains("uid ") && line.contains("open=64"), "{line}");

@@ -134,6 +134,10 @@ fn keep_owner(file: &fs::File, like: &fs::Metadata) -> io::Result<()> {
             "it belongs to the user {uid}, who would lose it: give it to the user that Offramp runs as, or to root (chown)"
         )));
     }
+    // Asking for no change is refused, too, where the unit of systemd denies the call.
+    if gid.is_none() {
+        return Ok(());
+    }
     match fchown(file, None, gid) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied(format!(
             "its group {} cannot be kept: give it a group of the user that Offramp runs as (chgrp)",

@@ -113,6 +113,9 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let crew = Crew { store: events, ..crew };
     state.recall_clients(&crew.page.counters);
     crew.tap(&config);
+    // Beside those of the process before, which closes what is not wanted any more. Not earlier: who comes waits here from
+    // now on, and what fails must fail before.
+    fresh.iter().for_each(|fresh| fresh.begin(&log));
     listening.serve(&plan, &wanted, fresh, &crew.workers);
     phases.end("workers_ms");
     let metrics = serve_metrics(metrics, &crew, &log)?;
@@ -336,8 +339,6 @@ impl Ready {
         none_or_refused(findings)?;
         let plan = Plan { open: (0..wanted.len()).collect(), ..Plan::default() };
         let built = built?;
-        // Beside those of the process before, which closes what is not wanted any more.
-        fresh.iter().for_each(|fresh| fresh.begin(log));
         state.recall(&built.snapshot, &built.names, &built.sources.access);
         Ok(Self { built, tickets, plan, wanted, fresh, metrics })
     }

@@ -14,9 +14,14 @@ use crate::clock::monotonic;
 
 /// What may pass at once after a pause: as much as in this time.
 pub const BURST: Duration = Duration::from_secs(1);
-/// How often those that wait look whether others have left: one has at most ten looks a second, and a user does not notice
-/// the rest.
+/// How often those that wait look whether others have left, if they are among the first [`NEAR`]: ten times a second, and a
+/// user does not notice the rest.
 const LOOK: Duration = Duration::from_millis(100);
+/// As many places farther back, a look comes [`LOOK`] later. Each look wakes a task: with 10,000 that wait these are some
+/// 3,000 a second, and not 100,000.
+const NEAR: u64 = 64;
+/// The longest time between two looks.
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
 /// Time that nobody has used for so long is for whoever sees it first. Timers are late by less, so that nobody is overtaken
 /// whose time has come.
 const FREE: Duration = Duration::from_millis(50);
@@ -76,7 +81,10 @@ impl Allowance {
             line.passed.load(Ordering::Relaxed).saturating_add(place.cost.min(burst)).saturating_sub(burst);
         let free = looks && room.saturating_add(nanos(FREE)) <= now;
         let next = due.max(room);
-        (next > now && !free).then(|| Duration::from_nanos(next - now).clamp(TICK, LOOK))
+        (next > now && !free).then(|| {
+            let wait = next - now;
+            Duration::from_nanos(wait).clamp(TICK, look(wait, place.cost))
+        })
     }
 
     /// So many bytes have passed.
@@ -104,6 +112,13 @@ impl Allowance {
     pub(super) fn end(&self, way: Way) -> u64 {
         self.ways[way as usize].end.load(Ordering::Relaxed)
     }
+}
+
+/// When who has so long to wait, and whose own grain takes `cost`, looks whether others have left.
+fn look(wait: u64, cost: u64) -> Duration {
+    let ahead = wait / NEAR.saturating_mul(cost.max(1));
+    let times = u32::try_from(ahead).unwrap_or(u32::MAX).saturating_add(1);
+    LOOK.saturating_mul(times).min(LONGEST_LOOK)
 }
 
 /// Moves a time on by `cost`, from `least` at the least; gives what it is then.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::WeakUnboundedSender;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Filter, LiveConnection, Piece, Question, Wish};
 use crate::worker::{Command, WorkerHandle};
@@ -130,8 +130,10 @@ impl Connections {
         let starts = starts.map(|worker| Cursor { worker, slot: 0 });
         let asked: Vec<_> = starts.map(|at| (at, self.question(filter, at, usize::MAX, wish))).collect();
         let mut done = Closing { count: 0, unanswered: None };
+        // However many are stuck, their time is over together.
+        let until = Instant::now() + PATIENCE;
         for (at, answer) in asked {
-            let mut piece = Self::answer(at, answer).await;
+            let mut piece = Self::answer(at, answer, until).await;
             while let Ok(Piece { count, next, .. }) = piece {
                 done.count += count;
                 let Some(slot) = next else { break };
@@ -149,7 +151,7 @@ impl Connections {
         most: usize,
         wish: Wish,
     ) -> Result<Piece, Unanswered> {
-        Self::answer(at, self.question(filter, at, most, wish)).await
+        Self::answer(at, self.question(filter, at, most, wish), Instant::now() + PATIENCE).await
     }
 
     /// Asks a worker. One that has ended has no connections, and drops the question.
@@ -168,8 +170,12 @@ impl Connections {
         answer
     }
 
-    async fn answer(at: Cursor, answer: oneshot::Receiver<Piece>) -> Result<Piece, Unanswered> {
-        match timeout(PATIENCE, answer).await {
+    async fn answer(
+        at: Cursor,
+        answer: oneshot::Receiver<Piece>,
+        until: Instant,
+    ) -> Result<Piece, Unanswered> {
+        match timeout_at(until, answer).await {
             Ok(answer) => Ok(answer.unwrap_or_default()),
             Err(_) => Err(Unanswered { worker: usize::from(at.worker) }),
         }
@@ -207,6 +213,15 @@ mod tests {
         assert_eq!(done, Closing { count: 6, unanswered: Some(Unanswered { worker: 0 }) });
         let Some(Command::Connections { told, .. }) = questions.recv().await else { panic!() };
         assert!(told.is_closed(), "it closes none later");
+    }
+
+    #[tokio::test]
+    async fn however_many_are_stuck_it_takes_no_longer() {
+        let stuck: Vec<_> = (0..8).map(|_| mpsc::unbounded_channel()).collect();
+        let connections = Connections(stuck.iter().map(|(commands, _)| commands.downgrade()).collect());
+        let begun = Instant::now();
+        assert_eq!(connections.count(&Arc::default()).await, Err(Unanswered { worker: 0 }));
+        assert!(begun.elapsed() < 4 * PATIENCE, "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -19,7 +19,6 @@ use crate::link::Link;
 /// The connections to one server.
 pub(crate) struct ServerPool<B: RequestBody> {
     /// Whose connections they are: nobody else's as long as they are here.
-    #[cfg_attr(not(test), expect(dead_code, reason = "it is only kept"))]
     pub(super) owner: Owner,
     /// The memory for first reads, of the worker.
     buffers: Rc<ReadBuffers>,

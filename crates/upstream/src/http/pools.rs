@@ -188,7 +188,8 @@ impl<B: RequestBody> Inner<B> {
             return false;
         };
         for (id, pool) in left.drain(left.len().saturating_sub(PART)..) {
-            if pool.is_used() {
+            // A backend of a new snapshot may have no request yet; its servers are those of before.
+            if pool.is_used() || pool.owner.is_there() {
                 pool.sweep(now);
             } else {
                 // The server has left the configuration. What is under way is finished.
@@ -344,6 +345,27 @@ mod tests {
         look(&pools, 10_000);
         look(&pools, 10_000 + linger);
         assert!(pool.upgrade().is_none() && pools.inner.states.borrow().is_empty());
+    }
+
+    /// A reload changes nothing for a server that stays, though no request comes for long.
+    #[test]
+    fn a_quiet_server_keeps_its_connections_over_a_reload() {
+        let backend = || Backend::new("app", [Server::at(Address::Unix("/app.sock".into())).into()]);
+        let pools: Pools<String> = Pools::new(0);
+        let (old, mut new) = (Arc::new(backend()), backend());
+        new.carry_over(&old);
+        let pool = Rc::clone(&pools.state(&old).server_pools[0]);
+        drop(old);
+        for now in [1_000, 20_000, 40_000] {
+            look(&pools, now);
+        }
+        assert!(pools.inner.states.borrow().is_empty() && !pool.is_closed());
+        assert!(Rc::ptr_eq(&pool, &pools.state(&Arc::new(new)).server_pools[0]));
+        // The state and the backend are gone after this.
+        for now in [60_000, 80_000] {
+            look(&pools, now);
+        }
+        assert!(pool.is_closed() && pools.inner.server_pools.borrow().is_empty());
     }
 
     /// Each worker has a state of the backend, and none keeps it for the others.

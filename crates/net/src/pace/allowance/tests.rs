@@ -132,6 +132,24 @@ fn those_that_wait_pass_in_order() {
     assert_eq!(queue.passed, due);
 }
 
+/// Those far back look seldom: each look wakes a task. All of them together look less often than the grains of a fast route pass.
+#[test]
+fn a_long_line_wakes_little() {
+    const FAST: NonZeroU64 = NonZeroU64::new(100_000_000).unwrap();
+    let (allowance, grain, waiters) = (Allowance::default(), 64 << 10, 10_000);
+    allowance.draw(Way::Out, 100_000_000, FAST, BEGIN);
+    allowance.pass(Way::Out, 100_000_000, FAST, BEGIN);
+    let looks: f64 = (0..waiters)
+        .map(|_| {
+            let mut place = allowance.draw(Way::Out, grain, FAST, BEGIN);
+            let wait = allowance.wait(Way::Out, &mut place, BEGIN, false).unwrap();
+            assert!(wait <= LONGEST_LOOK);
+            if wait < LOOK { 0.0 } else { wait.as_secs_f64().recip() }
+        })
+        .sum();
+    assert!((500.0..5000.0).contains(&looks), "{looks} looks a second");
+}
+
 /// Who comes last waits no longer for those that have left.
 #[test]
 fn who_comes_last_moves_up() {
