@@ -170,15 +170,15 @@ mod tests {
 
     #[test]
     fn what_routes_share_is_shown_with_its_origin() {
-        let text = "[[route]]\nbackend = \"x\"\npolicy = \"slow\"\n[defaults.route]\nhsts = true\n\
-                    [policy.slow]\nidle_timeout = \"1h\"\n[backend.x]\nservers = [\"10.0.0.1:80\"]\n";
+        let text = "[[route]]\nbackend = \"x\"\npolicy = \"slow\"\n[defaults.route]\nlog_one_in = 10\n\
+                    [policy.slow]\ndeny = [\"192.0.2.1\"]\n[backend.x]\nservers = [\"10.0.0.1:80\"]\n";
         let (config, _) = parse(text, "f.toml", &Environment::default()).unwrap();
         let whole = whole(&config);
         let settings = settings(&config, &whole);
         let is_shared = |key: &&String| key.starts_with("defaults") || key.starts_with("policy");
         assert_eq!(settings.as_object().unwrap().keys().find(is_shared), None);
         let expected =
-            [("defaults.route", "f.toml:4:1", "hsts"), ("policy.slow", "f.toml:6:1", "idle_timeout")];
+            [("defaults.route", "f.toml:4:1", "log_one_in"), ("policy.slow", "f.toml:6:1", "deny")];
         for (shown, (name, origin, key)) in shared(&config, &whole).iter().zip(expected) {
             assert_eq!((&shown["name"], &shown["origin"]), (&name.into(), &origin.into()), "{shown}");
             assert!(!shown["config"][key].is_null(), "{shown}");

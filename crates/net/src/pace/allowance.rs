@@ -18,10 +18,10 @@ pub const BURST: Duration = Duration::from_secs(1);
 /// user does not notice the rest.
 const LOOK: Duration = Duration::from_millis(100);
 /// As many places farther back, a look comes [`LOOK`] later. Each look wakes a task: with 10,000 that wait these are some
-/// 3,000 a second, and not 100,000.
+/// 6,000 a second, and not 100,000.
 const NEAR: u64 = 64;
-/// The longest time between two looks.
-const LONGEST_LOOK: Duration = Duration::from_secs(10);
+/// The longest time between two looks: who wants little takes those ahead for more than they are.
+const LONGEST_LOOK: Duration = Duration::from_secs(4);
 /// Time that nobody has used for so long is for whoever sees it first. Timers are late by less, so that nobody is overtaken
 /// whose time has come.
 const FREE: Duration = Duration::from_millis(50);

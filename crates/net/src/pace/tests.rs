@@ -112,7 +112,7 @@ async fn who_waits_moves_up_when_others_leave() {
     let begun = Instant::now();
     assert!(last.poll_room(&mut cx, Way::Out, 1000).is_pending());
     // Not until its turn would have come, in half a minute.
-    assert!(last.waited_until() <= coarse_ms() + 200);
+    assert!(last.waited_until() <= coarse_ms() + 4100);
     drop(others);
     assert_eq!(std::future::poll_fn(|cx| last.poll_room(cx, Way::Out, 1000)).await, 1000);
     assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
