@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use offramp_net::Address;
 use offramp_net::listen::{self, AcceptError, Acceptor};
-use offramp_observe::Log;
+use offramp_observe::{Log, panics};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 use tokio::task::yield_now;
@@ -246,7 +246,33 @@ async fn accept(
         tls: config.map(|config| TlsAcceptor::from(Arc::new(config))),
         failed: Seldom::new(settings.log.clone()),
     });
-    let (crowded, full) = (Seldom::new(settings.log.clone()), Seldom::new(settings.log));
+    let says = Says { crowded: Seldom::new(settings.log.clone()), full: Seldom::new(settings.log.clone()) };
+    let mut told = false;
+    loop {
+        let panicked = match panics::caught(admit(&acceptor, &interior, places, closes, &says)).await {
+            Ok(broken) => return broken,
+            Err(panicked) => panicked,
+        };
+        if !std::mem::replace(&mut told, true) {
+            panics::tell("admin interface", &panicked, PAUSE, &settings.log);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// What is said of too many connections.
+struct Says {
+    crowded: Seldom,
+    full: Seldom,
+}
+
+async fn admit(
+    acceptor: &Acceptor,
+    interior: &Arc<Interior>,
+    places: &Places,
+    closes: &Closes,
+    says: &Says,
+) -> io::Result<Infallible> {
     let mut turn = 0;
     loop {
         // Accepting alone never waits as long as somebody is in the queue.
@@ -272,11 +298,11 @@ async fn accept(
         let outcome = places.take(owner);
         if let Some((whose, count)) = outcome.short {
             let refused = outcome.place.is_none().then_some(owner);
-            let seldom = if refused.is_some() { &full } else { &crowded };
+            let seldom = if refused.is_some() { &says.full } else { &says.crowded };
             seldom.tell(|log| crowd(log, whose, count, refused));
         }
         let Some(place) = outcome.place else { continue };
-        let (interior, closes, place) = (Arc::clone(&interior), closes.clone(), Arc::new(place));
+        let (interior, closes, place) = (Arc::clone(interior), closes.clone(), Arc::new(place));
         tokio::spawn(async move {
             tokio::select! {
                 () = connection(link, &place, &interior, closes) => {}

@@ -9,6 +9,7 @@ use hyper::body::{Body, Bytes};
 use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use offramp_control::Requester;
+use offramp_observe::panics;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
@@ -58,13 +59,24 @@ impl Service {
         Self { desk: desk.map(Arc::new), control, token, mount }
     }
 
-    /// Answers one request; what is wrong with it is said in JSON.
+    /// Answers one request; what is wrong with it is said in JSON. So is a panic, which the log explains.
     pub(crate) async fn answer<B>(
         &self,
         request: Request<B>,
         caller: Caller,
         exchange: &Exchange,
     ) -> Response<Reply>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        panics::caught(self.served(request, caller, exchange)).await.unwrap_or_else(|_| {
+            let detail = "a fault of Offramp's own; its log has the reason";
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail).response().map(Either::Left)
+        })
+    }
+
+    async fn served<B>(&self, request: Request<B>, caller: Caller, exchange: &Exchange) -> Response<Reply>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use offramp_observe::panics::Panicked;
+
 /// An error of this crate.
 #[derive(Debug)]
 pub enum Error {
@@ -54,6 +56,13 @@ impl fmt::Display for Error {
             Self::Io(what, error) => write!(f, "{what}: {error}"),
             Self::Store(what) => write!(f, "the store: {what}"),
         }
+    }
+}
+
+/// The work of the store panicked, which may pass like another failure.
+impl From<Panicked> for Error {
+    fn from(panicked: Panicked) -> Self {
+        Self::Store(format!("a fault in Offramp: {panicked}"))
     }
 }
 

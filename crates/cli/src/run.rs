@@ -13,6 +13,7 @@ use offramp_config::model::{
 use offramp_config::{Config, Environment};
 use offramp_control::{Bound, Heir, Helper, Origin, Server, Start, outputs};
 use offramp_net::{Address, notify};
+use offramp_observe::Panics;
 use offramp_observe::prometheus::Build;
 
 use crate::admin;
@@ -275,6 +276,8 @@ fn serve(
     let journal = surroundings::journal();
     let log = outputs::open_log(&config, journal)
         .map_err(|error| Failure::runtime(format_args!("error: the log: {error}")))?;
+    let panics = Panics::default();
+    panics.watch(log.clone());
     let bound = announce.filter(|_| heir.is_none()).map(|announce| -> Bound {
         Box::new(|listening: &[(String, Address)]| {
             let addresses: Vec<Address> = listening.iter().map(|(_, address)| address.clone()).collect();
@@ -294,6 +297,7 @@ fn serve(
         log: log.clone(),
         journal,
         terminals: surroundings::terminals(),
+        panics,
         bound,
         build: Build { version: VERSION, commit: "" },
         notify_socket: surroundings::notify_socket(),

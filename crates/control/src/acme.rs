@@ -28,11 +28,13 @@ use offramp_config::Config;
 use offramp_config::model::{self, AskUrl, Authority};
 use offramp_observe::Log;
 use offramp_proxy::{Challenges, Demand, Shared};
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::sleep;
 
 use crate::helper::Helper;
+use crate::supervise;
 use demand::Desk;
 pub(crate) use demand::{Fresh, Rule};
 pub(crate) use dns::command as dns_hook;
@@ -171,7 +173,11 @@ impl Acme {
         let shop = Shop::new(&config.state_dir, seams.challenges, orders, log, sender);
         let shop = Arc::new(shop.helped_by(seams.helper));
         let desk = Desk::new(Arc::clone(&shop), seams.demand);
-        let tasks = vec![tokio::spawn(Arc::clone(&desk).serve(seams.demanded)).abort_handle()];
+        let (serving, demanded) = (Arc::clone(&desk), Arc::new(Mutex::new(seams.demanded)));
+        let tasks = vec![supervise::spawn("names on demand", &shop.log, move || {
+            let (desk, demanded) = (Arc::clone(&serving), Arc::clone(&demanded));
+            async move { desk.serve(&mut *demanded.lock().await).await }
+        })];
         let keepers = HashMap::new();
         Self { shop, desk, keepers, obtained, serves: false, authorities: Vec::new(), sweeper: None, tasks }
     }
@@ -210,8 +216,11 @@ impl Acme {
     /// Begins with what only the process does that orders.
     fn serve(&mut self) {
         if !std::mem::replace(&mut self.serves, true) {
-            let leading = tokio::spawn(lead(Arc::clone(&self.shop), Arc::clone(&self.desk)));
-            self.tasks.push(leading.abort_handle());
+            let (shop, desk) = (Arc::clone(&self.shop), Arc::clone(&self.desk));
+            let leading = supervise::spawn("requests for renewals", &self.shop.log, move || {
+                lead(Arc::clone(&shop), Arc::clone(&desk))
+            });
+            self.tasks.push(leading);
         }
     }
 
@@ -239,9 +248,11 @@ impl Acme {
         if let Some(before) = self.sweeper.take() {
             before.abort();
         }
-        let wanted = wants.iter().map(|want| want.subject.clone()).collect();
-        let sweeping = sweep::sweep_abandoned(Arc::clone(&self.shop), self.authorities.clone(), wanted);
-        self.sweeper = Some(tokio::spawn(sweeping).abort_handle());
+        let wanted: Vec<_> = wants.iter().map(|want| want.subject.clone()).collect();
+        let (shop, authorities) = (Arc::clone(&self.shop), self.authorities.clone());
+        self.sweeper = Some(supervise::spawn("abandoned DNS records", &self.shop.log, move || {
+            sweep::sweep_abandoned(Arc::clone(&shop), authorities.clone(), wanted.clone())
+        }));
     }
 
     fn keep(&self, want: &Want) -> Keeper {

@@ -13,7 +13,7 @@ use offramp_certs::Certificate;
 use offramp_certs::store::Store;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::names::{self, Metric};
-use offramp_observe::{Sampled, Sampler};
+use offramp_observe::{Panics, Sampled, Sampler};
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{Shared, Snapshot};
 use offramp_upstream::Duty;
@@ -81,6 +81,20 @@ pub(crate) struct Counted {
     pub(crate) orders: Arc<Orders>,
     /// The fetches of keys of tokens.
     pub(crate) fetches: Arc<Fetches>,
+    /// The panics of the process.
+    pub(crate) panics: Panics,
+}
+
+impl Counted {
+    /// Figures of these counters.
+    pub(crate) fn of(
+        store: Option<StoreFigures>,
+        orders: &Arc<Orders>,
+        fetches: &Arc<Fetches>,
+        panics: Panics,
+    ) -> Self {
+        Self { store, orders: Arc::clone(orders), fetches: Arc::clone(fetches), panics }
+    }
 }
 
 /// All of it.
@@ -88,7 +102,7 @@ pub(crate) fn sampler(
     shared: Shared,
     spans: Spans,
     reloads: Arc<Reloads>,
-    Counted { store, orders, fetches }: Counted,
+    Counted { store, orders, fetches, panics }: Counted,
 ) -> Sampler {
     Sampler::new(move || {
         let snapshot = shared.current.load();
@@ -109,6 +123,7 @@ pub(crate) fn sampler(
         let (late, time) = shared.late.totals();
         all.push(figure(&names::WORKER_LATE, &[], late as f64));
         all.push(figure(&names::WORKER_LATE_TIME, &[], time.as_secs_f64()));
+        all.push(figure(&names::PANICS, &[], panics.total() as f64));
         all.extend(servers(&snapshot));
         all.extend(spans.figures());
         all.extend(store.iter().flat_map(|figures| figures()));

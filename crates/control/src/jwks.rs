@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::supervise;
 use crate::web::{Web, exchange_here};
 
 /// The largest set, in bytes. Those of large issuers have some tens of kilobytes.
@@ -279,8 +280,11 @@ impl Fetchers {
                 Some((same, task)) if Arc::ptr_eq(&same, &provider) => task,
                 other => {
                     other.iter().for_each(|(_, task)| task.abort());
-                    let keeper = Keeper::new(&provider, &self.fetches, &self.log);
-                    tokio::spawn(keeper.run()).abort_handle()
+                    let (kept, fetches, told) =
+                        (Arc::clone(&provider), Arc::clone(&self.fetches), self.log.clone());
+                    supervise::spawn("keys of tokens", &self.log, move || {
+                        Keeper::new(&kept, &fetches, &told).run()
+                    })
                 }
             };
             self.tasks.insert(origin, (provider, task));

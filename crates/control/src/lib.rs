@@ -63,6 +63,7 @@ mod servers;
 mod signals;
 mod state;
 mod stopping;
+mod supervise;
 mod unwritten;
 mod upgrade;
 mod upkeep;

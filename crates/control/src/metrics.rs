@@ -22,7 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use offramp_config::{Config, model};
 use offramp_net::listen::{AcceptError, Acceptor};
 use offramp_net::{Address, Peer, listen};
-use offramp_observe::{ClientSettings, Exposition, ExpositionFormat, Log};
+use offramp_observe::{ClientSettings, Exposition, ExpositionFormat, Log, panics};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, yield_now};
@@ -31,6 +31,7 @@ use tokio::time::{sleep, timeout};
 use crate::error::Finding;
 use crate::inherited::{Inherited, Purpose};
 use crate::listeners::{explain, net_address, unlink};
+use crate::supervise;
 
 /// Requests at once: a few Prometheus servers and a person.
 const CONNECTIONS: usize = 16;
@@ -86,11 +87,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// The socket cannot be watched.
-    pub(crate) fn serve(opened: Opened, page: Exposition, log: Log) -> io::Result<Self> {
+    pub(crate) fn serve(opened: Opened, page: Exposition, log: &Log) -> io::Result<Self> {
         let Opened { fd, bound, foreign } = opened;
         let socket = fd.try_clone()?;
         let acceptor = Acceptor::new(fd)?;
-        let task = tokio::spawn(accept(acceptor, Arc::new(page), log)).abort_handle();
+        let (acceptor, page, told) = (Arc::new(acceptor), Arc::new(page), log.clone());
+        let task = supervise::spawn("metrics page", log, move || {
+            accept(Arc::clone(&acceptor), Arc::clone(&page), told.clone())
+        });
         Ok(Self { bound, task, socket, foreign, left: false })
     }
 
@@ -129,7 +133,7 @@ pub(crate) fn clients(config: &Config) -> ClientSettings {
     ClientSettings { top, anonymize: config.access_log.anonymize == model::Anonymize::Ip }
 }
 
-async fn accept(acceptor: Acceptor, page: Arc<Exposition>, log: Log) {
+async fn accept(acceptor: Arc<Acceptor>, page: Arc<Exposition>, log: Log) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         // The semaphore is never closed.
@@ -171,12 +175,19 @@ async fn connection(fd: OwnedFd, peer: Peer, page: Arc<Exposition>) -> io::Resul
 
 async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, page: Arc<Exposition>) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let response = answer(&page, &request);
+        let response = answer_or_500(&page, &request);
         async move { Ok::<_, Infallible>(response) }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD).keep_alive(false);
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
+
+/// The answer; a figure whose making panics costs one scrape, not the connection.
+fn answer_or_500<B>(page: &Exposition, request: &Request<B>) -> Response<Full<Bytes>> {
+    panics::catch(|| answer(page, request)).unwrap_or_else(|_| {
+        plain(StatusCode::INTERNAL_SERVER_ERROR, "A fault of Offramp's own; its log has the reason.\n")
+    })
 }
 
 fn answer<B>(page: &Exposition, request: &Request<B>) -> Response<Full<Bytes>> {
@@ -216,6 +227,17 @@ mod tests {
     use super::*;
     use offramp_observe::Counters;
     use offramp_observe::prometheus::Build;
+
+    #[test]
+    fn a_figure_that_panics_is_a_500() {
+        let build = Build { version: "0.0.0", commit: "" };
+        let sampler = offramp_observe::Sampler::new(|| panic!("a figure"));
+        let page = Exposition { sampler: Some(sampler), ..Exposition::new(Counters::new(1).0, build) };
+        let request = Request::get("/metrics").body(()).unwrap();
+        assert_eq!(answer_or_500(&page, &request).status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let request = Request::get("/other").body(()).unwrap();
+        assert_eq!(answer_or_500(&page, &request).status(), StatusCode::NOT_FOUND);
+    }
 
     fn ask(method: &str, path: &str, accept: &str) -> Response<Full<Bytes>> {
         let build = Build { version: "0.0.0", commit: "" };

@@ -12,7 +12,9 @@ use std::task::Poll;
 use offramp_observe::Log;
 use offramp_proxy::Snapshot;
 use offramp_upstream::health::Change;
-use offramp_upstream::probe;
+use offramp_upstream::{Backend, probe};
+
+use crate::supervise::{self, Pauses};
 
 /// The checks of one snapshot, one task for each backend that has a check.
 #[derive(Default)]
@@ -29,12 +31,7 @@ impl Probes {
             return;
         }
         let checked = snapshot.backends.iter().filter(|backend| backend.check.is_some());
-        self.tasks = checked
-            .map(|backend| {
-                let log = log.clone();
-                Box::pin(probe::run(Arc::clone(backend), move |report| tell(&report, &log))) as _
-            })
-            .collect();
+        self.tasks = checked.map(|backend| Box::pin(check(Arc::clone(backend), log.clone())) as _).collect();
     }
 
     /// Asks servers for as long as it is polled. May be dropped and called again: nothing is lost.
@@ -47,6 +44,13 @@ impl Probes {
         })
         .await
     }
+}
+
+/// Checks the servers of a backend for as long as it is polled.
+async fn check(backend: Arc<Backend>, log: Log) -> Infallible {
+    let task = format!("checks of {}", backend.name);
+    let begin = || probe::run(Arc::clone(&backend), |report| tell(&report, &log));
+    supervise::run(&task, &log, Pauses::SHORT, begin).await
 }
 
 fn tell(report: &probe::Report<'_>, log: &Log) {

@@ -20,6 +20,7 @@ use offramp_config::model::ServerAddress;
 use offramp_observe::{Exposition, Log, Sampled, Tap};
 use tokio::task::AbortHandle;
 
+use crate::supervise;
 use graphite::Graphite;
 #[cfg(feature = "otlp")]
 use otlp::Collector;
@@ -55,12 +56,15 @@ impl Pushers {
     /// Changes to what `config` wants. What is wanted as before goes on undisturbed.
     pub(crate) fn change(&mut self, config: &Config, page: &Exposition, spans: &Spans, log: &Log) {
         replace(&mut self.graphite, Graphite::of(&config.metrics), |graphite| {
-            Task(tokio::spawn(graphite.run(page.clone(), log.clone())).abort_handle())
+            let (page, told) = (page.clone(), log.clone());
+            Task(supervise::spawn("graphite", log, move || graphite.clone().run(page.clone(), told.clone())))
         });
         #[cfg(feature = "otlp")]
         replace(&mut self.collector, Collector::of(&config.tracing), |collector| {
-            let run = collector.run(page.clone(), spans.0.clone(), log.clone());
-            Task(tokio::spawn(run).abort_handle())
+            let (page, spans, told) = (page.clone(), spans.0.clone(), log.clone());
+            Task(supervise::spawn("otlp", log, move || {
+                collector.clone().run(page.clone(), spans.clone(), told.clone())
+            }))
         });
         #[cfg(not(feature = "otlp"))]
         let Spans = spans;

@@ -348,7 +348,7 @@ impl Running {
         self.pushers.change(&config, &self.crew.page, &self.crew.spans, &self.log);
         self.retap(&config);
         self.fetchers.follow(sources.access.providers());
-        self.resolver = Resolver::start(&names, self.log.clone());
+        self.resolver = Resolver::start(&names, &self.log);
         if !Arc::ptr_eq(&tickets, &self.ground.tickets) || config.tls.tickets != self.config.tls.tickets {
             self.calendar.set_rotation(rotation(&config));
         }
@@ -394,7 +394,7 @@ impl Running {
         match metrics {
             Move::Stay => {}
             Move::Close => self.metrics = None,
-            Move::To(opened) => match Endpoint::serve(opened, self.crew.page.clone(), self.log.clone()) {
+            Move::To(opened) => match Endpoint::serve(opened, self.crew.page.clone(), &self.log) {
                 Ok(endpoint) => self.metrics = Some(endpoint),
                 Err(error) => {
                     self.log.error(

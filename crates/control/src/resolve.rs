@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use crate::supervise;
+
 /// How often names are looked up: the system's resolver tells no time to live.
 const EVERY: Duration = Duration::from_secs(30);
 
@@ -87,7 +89,7 @@ pub(crate) struct Resolver(Option<AbortHandle>);
 
 impl Resolver {
     /// Begins half a minute from now; must be called within a tokio runtime.
-    pub(crate) fn start(names: &Names, log: Log) -> Self {
+    pub(crate) fn start(names: &Names, log: &Log) -> Self {
         let mut entries = names.entries();
         if entries.is_empty() {
             return Self(None);
@@ -96,16 +98,20 @@ impl Resolver {
         for entry in &mut entries {
             entry.failing = entry.addresses.load().is_empty();
         }
-        let task = tokio::spawn(async move {
-            let mut turns = interval(EVERY);
-            turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            turns.tick().await;
-            loop {
+        let told = log.clone();
+        let task = supervise::spawn("look-ups of names", log, move || {
+            let (mut entries, log) = (entries.clone(), told.clone());
+            async move {
+                let mut turns = interval(EVERY);
+                turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
                 turns.tick().await;
-                refresh(&mut entries, &log).await;
+                loop {
+                    turns.tick().await;
+                    refresh(&mut entries, &log).await;
+                }
             }
         });
-        Self(Some(task.abort_handle()))
+        Self(Some(task))
     }
 }
 
@@ -117,6 +123,7 @@ impl Drop for Resolver {
     }
 }
 
+#[derive(Clone)]
 struct Entry {
     host: HostName,
     port: u16,

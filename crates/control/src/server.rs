@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use offramp_config::{Config, Environment};
 use offramp_net::{Address, listen};
-use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
+use offramp_observe::{Log, Panics};
 use offramp_proxy::live::{Closing, Filter};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -56,6 +56,8 @@ pub struct Start {
     pub journal: bool,
     /// Which standard streams a person reads.
     pub terminals: Terminals,
+    /// The panics of the process, for the metrics.
+    pub panics: Panics,
     /// Called with the names and addresses of the listeners once sockets are bound and keys are read: clients that
     /// connect from then on are served. What takes time comes afterwards.
     pub bound: Option<Bound>,

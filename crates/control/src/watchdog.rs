@@ -3,21 +3,26 @@
 //! Each worker is asked before each sign. So a worker that hangs, and not the control loop alone, has systemd start the
 //! service again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use offramp_net::notify::Notifier;
+use offramp_observe::Log;
 use offramp_proxy::{Command, Commander, WorkerHandle};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use crate::supervise;
+
 /// Gives a sign at least every `limit`, until it is aborted. To be called within the runtime.
-pub(crate) fn start(notifier: Notifier, limit: Duration, workers: &[WorkerHandle]) -> AbortHandle {
-    let workers = workers.iter().map(WorkerHandle::commander).collect();
-    tokio::spawn(run(notifier, limit, workers)).abort_handle()
+pub(crate) fn start(notifier: Notifier, limit: Duration, workers: &[WorkerHandle], log: &Log) -> AbortHandle {
+    let workers: Vec<Commander> = workers.iter().map(WorkerHandle::commander).collect();
+    let notifier = Arc::new(notifier);
+    supervise::spawn("watchdog", log, move || run(Arc::clone(&notifier), limit, workers.clone()))
 }
 
-async fn run(notifier: Notifier, limit: Duration, workers: Vec<Commander>) {
+async fn run(notifier: Arc<Notifier>, limit: Duration, workers: Vec<Commander>) {
     loop {
         let asked: Vec<_> = workers
             .iter()

@@ -121,9 +121,10 @@ fn seconds(micros: u64) -> f64 {
 /// What samplers give of reloads.
 const RELOADS: [&Metric; 3] = [&names::LAST_RELOAD, &names::CONFIG_LOADED, &names::RELOADS];
 /// What samplers give of limits and certificates.
-const LIMITS: [&Metric; 11] = [
+const LIMITS: [&Metric; 12] = [
     &names::WORKER_LATE,
     &names::WORKER_LATE_TIME,
+    &names::PANICS,
     &names::LIMIT,
     &names::LIMIT_USED,
     &names::ROUTE_BANDWIDTH,

@@ -21,6 +21,7 @@ use crate::encoder::Encoder;
 use crate::event::{Event, Tap};
 use crate::format::EventStyle;
 use crate::log::Log;
+use crate::panics;
 use crate::ring::{Bell, Drained, EventMonitor, EventSender, EventTally, Rings};
 use crate::sink::{Batch, Output, Sink, WriteFailure};
 
@@ -224,6 +225,13 @@ impl Writer {
     /// `_ends` is dropped when the thread ends, which is what [`Flusher::stop`] waits for.
     fn run(mut self, _ends: Sender<()>) {
         self.monitor.shared().bell.adopt_current_thread();
+        let log = self.log.clone();
+        // An event whose encoding panics has left its ring: the next run begins behind it.
+        panics::resume("event log", &log, || self.write_all());
+    }
+
+    /// Writes events until the order to stop.
+    fn write_all(&mut self) {
         loop {
             // Read before draining: what was sent before the stop is written before the end.
             let stopping = self.control.stopping.load(Ordering::Acquire);

@@ -14,6 +14,7 @@
 //! | [`ring`], [`flusher`] | worker → flusher: bounded, never blocks, counts what it drops |
 //! | [`sink`] | where messages end: stdout, stderr, a file, syslog, journald, nowhere |
 //! | [`log`] | what the program says about itself |
+//! | [`panics`] | faults of Offramp's own: counted, logged once, and what goes on after one |
 //!
 //! A connection's way through this crate: the worker builds one [`ConnectionFacts`] while it serves, counts
 //! through its own [`WorkerCounters`], and at the end hands the facts to its [`EventSender`]. The
@@ -35,6 +36,7 @@ pub mod log;
 pub mod names;
 #[cfg(feature = "otlp")]
 pub mod otlp;
+pub mod panics;
 pub mod process;
 pub mod prometheus;
 pub mod ring;
@@ -55,6 +57,7 @@ pub use facts::{
 pub use flusher::{Flusher, FlusherSettings};
 pub use format::{EventFormat, EventStyle, Field, HashKey, Selection};
 pub use log::{Detail, Level, Log, LogField, LogFormat, Notice, NoticeKind, Notices};
+pub use panics::Panics;
 pub use prometheus::ExpositionFormat;
 pub use ring::{EventMonitor, EventSender, Sent};
 pub use sink::{Output, Rotation, Sink, SyslogTarget};

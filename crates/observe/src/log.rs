@@ -13,8 +13,8 @@ mod value;
 use std::fmt;
 use std::fs::File;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, SystemTime};
 
 use line::Composer;
 pub use notices::{Detail, Notice, NoticeKind, Notices};
@@ -198,11 +198,39 @@ impl Log {
     /// Writes one line. A failure to write is not fatal and has nowhere to be told; once lines can be
     /// written again, one says how many are missing.
     pub fn write(&self, level: Level, message: &str, fields: &[LogField<'_>]) {
-        if !self.writes(level) {
-            return;
+        if self.writes(level) {
+            self.write_to(&mut self.state(), level, message, fields);
         }
-        let mut state = self.state();
-        let State { composer, sink, batch, lost } = &mut *state;
+    }
+
+    /// Writes one line unless another is being written for all of `limit`, perhaps by this very thread. Returns `false`
+    /// then.
+    pub(crate) fn write_within(
+        &self,
+        limit: Duration,
+        level: Level,
+        message: &str,
+        fields: &[LogField<'_>],
+    ) -> bool {
+        const STEP: Duration = Duration::from_millis(5);
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.0.state.try_lock() {
+                Ok(mut state) => break self.write_to(&mut state, level, message, fields),
+                Err(TryLockError::Poisoned(state)) => {
+                    break self.write_to(&mut state.into_inner(), level, message, fields);
+                }
+                Err(TryLockError::WouldBlock) if waited >= limit => return false,
+                Err(TryLockError::WouldBlock) => {}
+            }
+            std::thread::sleep(STEP);
+            waited += STEP;
+        }
+        true
+    }
+
+    fn write_to(&self, state: &mut State, level: Level, message: &str, fields: &[LogField<'_>]) {
+        let State { composer, sink, batch, lost } = state;
         batch.clear();
         let now = (self.0.clock)();
         if *lost > 0 {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use look::Look;
 use offramp_net::clock::thread_cpu;
-use offramp_observe::Log;
+use offramp_observe::{Log, panics};
 use tokio::sync::Notify;
 
 use crate::refusals::Refusals;
@@ -261,7 +261,7 @@ impl Lateness {
     ) -> std::io::Result<()> {
         let all = Arc::downgrade(self);
         let thread = thread::Builder::new().name("offramp-watch".to_owned()).spawn(move || {
-            Self::run(&all, &current, &log, &refusals);
+            panics::resume("watch over workers", &log, || Self::run(&all, &current, &log, &refusals));
         })?;
         let handle = Some(thread.thread().clone());
         *self.watch.thread.lock().unwrap_or_else(PoisonError::into_inner) = handle;

@@ -11,8 +11,8 @@ use offramp_config::Environment;
 use offramp_control::outputs::Terminals;
 use offramp_control::{Exit, Handle, Origin, Reach, Server, Start};
 use offramp_net::Address;
-use offramp_observe::Log;
 use offramp_observe::prometheus::Build;
+use offramp_observe::{Log, Panics};
 use serde_json::{Value, json};
 
 use super::client::{Answer, read, start};
@@ -54,6 +54,7 @@ impl Rig {
             log: Log::silent(),
             journal: false,
             terminals: Terminals::default(),
+            panics: Panics::default(),
             bound: None,
             build: Build { version: "0.0.0", commit: "" },
             notify_socket: None,

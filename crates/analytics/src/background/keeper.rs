@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
+use offramp_observe::panics;
+
 use crate::background::notice::Notice;
 use crate::background::storing::{Job, Report};
 use crate::background::{BackgroundSettings, Counts};
@@ -34,6 +36,9 @@ const HANGS_AFTER: Duration = Duration::from_secs(5);
 
 /// At the end a store that takes events may take so long for the last ones.
 const LAST_BATCHES: Duration = Duration::from_secs(4);
+
+/// The pause after a panic, which the hook has logged.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 pub(crate) struct Keeper {
     counts: Arc<Counts>,
@@ -107,12 +112,18 @@ impl Keeper {
                 Some(at) => receiver.recv_timeout(at.saturating_duration_since(Instant::now())),
                 None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
-            match message {
-                Ok(message) => self.hear(message),
+            let message = match message {
+                Ok(message) => Some(message),
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => None,
+            };
+            let worked = panics::catch(|| {
+                message.into_iter().for_each(|message| self.hear(message));
+                self.work();
+            });
+            if worked.is_err() {
+                std::thread::sleep(AFTER_PANIC);
             }
-            self.work();
         }
         self.finish(receiver);
     }

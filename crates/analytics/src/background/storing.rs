@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant, SystemTime};
 
+use offramp_observe::panics;
+
 use crate::background::keeper::Message;
 use crate::background::notice::Notice;
 use crate::error::Error;
@@ -102,7 +104,8 @@ impl Storing {
     /// One step of upkeep; gives when the next is due.
     fn keep_up(&mut self) -> Instant {
         let begun = Instant::now();
-        let rest = match self.sink.keep_up(SystemTime::now()) {
+        let kept_up = panics::catch(|| self.sink.keep_up(SystemTime::now()));
+        let rest = match kept_up.unwrap_or_else(|panic| Err(panic.into())) {
             Ok(Upkeep::More) => (begun.elapsed() * UPKEEP_REST).max(UPKEEP_LEAST_REST),
             Ok(Upkeep::Done) => UPKEEP_EVERY,
             Err(error) => {
@@ -117,7 +120,7 @@ impl Storing {
     fn patiently<T>(&mut self, mut attempt: impl FnMut(&mut StoreSink) -> Result<T, Error>) -> Option<T> {
         let mut pause = Pause::default();
         loop {
-            match attempt(&mut self.sink) {
+            match panics::catch(|| attempt(&mut self.sink)).unwrap_or_else(|panic| Err(panic.into())) {
                 Ok(done) => return Some(done),
                 Err(_) if self.stop.is_requested() => return None,
                 Err(error @ Error::Corrupt(_)) => {

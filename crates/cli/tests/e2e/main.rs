@@ -45,6 +45,7 @@ mod duplex;
 mod errors_have_pages;
 mod examples;
 mod figures;
+mod figures_need_no_rights;
 mod files_are_included;
 mod files_are_served;
 mod files_are_served_as_by_nginx;

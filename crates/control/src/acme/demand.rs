@@ -177,7 +177,7 @@ impl Desk {
     }
 
     /// Takes names until the end of the process. There are never more tasks than names on their way.
-    pub(super) async fn serve(self: Arc<Self>, mut names: Receiver<Box<str>>) {
+    pub(super) async fn serve(self: Arc<Self>, names: &mut Receiver<Box<str>>) {
         while let Some(name) = names.recv().await {
             let desk = Arc::clone(&self);
             tokio::spawn(async move { desk.take(name).await });

@@ -1,6 +1,5 @@
 //! Keeps one certificate: waits until it is due, orders it, and tries again with growing pauses.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +9,6 @@ use offramp_certs::acme::on_demand::is_used;
 use offramp_certs::acme::schedule::{self, Occasion};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::advice::Advice;
@@ -19,6 +17,7 @@ use super::attempt::{Meanwhile, Outcome, attempt, date};
 use super::pause::Bars;
 use super::shop::Shop;
 use super::{Terms, Want};
+use crate::supervise::{self, Pauses};
 
 /// The longest time without a look at the clock: timers do not notice that it was set or that the machine slept.
 const LOOK: Duration = Duration::from_secs(3600);
@@ -39,34 +38,7 @@ pub(super) async fn guard(want: Want, shop: Arc<Shop>, prompts: Receiver<Prompt>
     let names = want.names();
     let prompts = Arc::new(Mutex::new(prompts));
     let begin = || keep(want.clone(), Arc::clone(&shop), Arc::clone(&prompts));
-    let ended = |reason: &str| {
-        let fields = [("names", (&names).into()), ("reason", reason.into())];
-        shop.log.error(
-            "renewing a certificate ended by a fault of Offramp's own; it goes on in an hour",
-            &fields,
-        );
-    };
-    again(begin, LOOK, ended).await;
-}
-
-/// Begins a future anew each time that it has ended, which it does only by a fault: nothing else would renew the
-/// certificate until the next start.
-async fn again<F: Future<Output = ()> + Send + 'static>(
-    begin: impl Fn() -> F,
-    pause: Duration,
-    ended: impl Fn(&str),
-) {
-    loop {
-        // Aborts it when this is dropped.
-        let mut tasks = JoinSet::new();
-        tasks.spawn(begin());
-        let reason = match tasks.join_next().await {
-            Some(Err(error)) => error.to_string(),
-            _ => "it has ended".to_owned(),
-        };
-        ended(&reason);
-        sleep(pause).await;
-    }
+    supervise::run(&format!("renewal of {names}"), &shop.log, Pauses::of(LOOK), begin).await;
 }
 
 async fn keep(want: Want, shop: Arc<Shop>, prompts: Arc<Mutex<Receiver<Prompt>>>) {
@@ -308,8 +280,6 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
     use offramp_certs::acme::{KeyType, Subject};
     use offramp_config::model::Authority;
     use offramp_observe::Log;
@@ -349,28 +319,5 @@ mod tests {
         prompts.try_send(Prompt::Retry).unwrap();
         keeper.renew(false).await;
         assert_eq!(keeper.occasion, Occasion::Prompted);
-    }
-
-    #[tokio::test]
-    async fn what_ends_by_a_fault_begins_anew() {
-        let (begun, ended) = (Arc::new(AtomicU32::new(0)), AtomicU32::new(0));
-        let begin = || {
-            let begun = Arc::clone(&begun);
-            async move { assert!(begun.fetch_add(1, Ordering::Relaxed) > 1, "a fault") }
-        };
-        let told = |reason: &str| {
-            ended.fetch_add(1, Ordering::Relaxed);
-            assert!(!reason.is_empty());
-        };
-        let three = async {
-            while begun.load(Ordering::Relaxed) < 3 {
-                sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::select! {
-            () = again(begin, Duration::ZERO, told) => {}
-            () = three => {}
-        }
-        assert!(ended.load(Ordering::Relaxed) >= 2);
     }
 }

@@ -49,6 +49,7 @@ use crate::running::{Crew, Ground, Running, Source, tell};
 use crate::sandbox;
 use crate::servers;
 use crate::signals::Signals;
+use crate::supervise;
 use crate::upgrade::State;
 use crate::upkeep::Calendar;
 use crate::view::View;
@@ -108,7 +109,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     phases.end("log_store_ms");
     let figures = events.as_ref().map(|store| store.figures());
     let orders = Arc::<Orders>::default();
-    let counted = Counted { store: figures, orders: Arc::clone(&orders), fetches: Arc::clone(&fetches) };
+    let counted = Counted::of(figures, &orders, &fetches, start.panics);
     let (crew, demanded) = crew(&config, source.terminals, &cores, snapshot, &log, (build, counted))?;
     let crew = Crew { store: events, ..crew };
     state.recall_clients(&crew.page.counters);
@@ -128,7 +129,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     phases.end("outputs_ms");
     phases.tell(&log, "the start took");
     let notifier = || Notifier::new(notify_socket.as_deref());
-    let watchdog = start.watchdog.map(|limit| watchdog::start(notifier(), limit, &crew.workers));
+    let watchdog = start.watchdog.map(|limit| watchdog::start(notifier(), limit, &crew.workers, &log));
     let config = Arc::new(config);
     let history = History::of(&config);
     let view = View::new(&config, &crew, &history, &source.origin);
@@ -144,7 +145,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         watchdog,
         metrics,
         pushers,
-        resolver: Resolver::start(&names, log.clone()),
+        resolver: Resolver::start(&names, &log),
         ground: Ground { choice, tickets, store, sources, names, contents, warnings, generation },
         acme,
         fetchers,
@@ -211,7 +212,7 @@ fn listen_to_signals(wanted: bool) -> Result<Option<Signals>, Error> {
 }
 
 fn serve_metrics(opened: Option<metrics::Opened>, crew: &Crew, log: &Log) -> Result<Option<Endpoint>, Error> {
-    let serve = |opened| Endpoint::serve(opened, crew.page.clone(), log.clone());
+    let serve = |opened| Endpoint::serve(opened, crew.page.clone(), log);
     opened.map(serve).transpose().map_err(|error| Error::one(format!("cannot serve metrics: {error}")))
 }
 
@@ -349,6 +350,20 @@ impl Ready {
     }
 }
 
+/// Spawns what looks at the memory of the process, and what logs refusals.
+fn watch_limits(shared: &Shared, log: &Log) {
+    let (pressure, told) = (Arc::clone(&shared.pressure), log.clone());
+    supervise::spawn("memory", log, move || {
+        let (pressure, told) = (Arc::clone(&pressure), told.clone());
+        async move { pressure.watch(&told).await }
+    });
+    let refusals = Arc::clone(&shared.refusals);
+    supervise::spawn("refusals", log, move || {
+        let refusals = Arc::clone(&refusals);
+        async move { refusals.write().await }
+    });
+}
+
 /// Opens the access log and starts the threads. Gives the names, too, that clients ask for.
 fn crew(
     config: &Config,
@@ -380,10 +395,7 @@ fn crew(
     };
     shared.refusals.show(outputs::shown_clients(config));
     shared.pressure.bound(config.limits.process_memory.map(Size::bytes));
-    let (pressure, told) = (Arc::clone(&shared.pressure), log.clone());
-    tokio::spawn(async move { pressure.watch(&told).await });
-    let refusals = Arc::clone(&shared.refusals);
-    tokio::spawn(async move { refusals.write().await });
+    watch_limits(&shared, log);
     shared
         .late
         .watch(shared.current.clone(), log.clone(), Arc::clone(&shared.refusals))

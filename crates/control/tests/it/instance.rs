@@ -12,7 +12,7 @@ use offramp_control::outputs::Terminals;
 use offramp_control::{Changes, Error, Exit, Handle, History, Origin, Reach, Server, Start};
 use offramp_net::Address;
 use offramp_observe::prometheus::Build;
-use offramp_observe::{Level, Log, LogFormat, Output};
+use offramp_observe::{Level, Log, LogFormat, Output, Panics};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -62,6 +62,7 @@ impl Folder {
             log,
             journal: false,
             terminals: Terminals::default(),
+            panics: Panics::default(),
             bound: None,
             build: Build { version: "0.0.0", commit: "" },
             notify_socket: None,

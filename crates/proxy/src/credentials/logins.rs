@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use offramp_observe::panics;
 use rustls::crypto::aws_lc_rs;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tokio::sync::{Notify, oneshot};
@@ -120,7 +121,8 @@ fn start(cores: &[usize]) -> std::io::Result<SyncSender<Job>> {
             // Where that is denied, they share the core of a worker.
             let _ = offramp_net::cores::free(&cores);
             while let Some(job) = next(&receiver) {
-                job.run();
+                // Whoever waits for the answer learns that there is none.
+                let _ = panics::catch(|| job.run());
             }
         };
         std::thread::Builder::new().name("offramp-login".into()).spawn(work)?;
