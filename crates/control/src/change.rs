@@ -398,7 +398,7 @@ impl Running {
     /// What is odd about a new configuration and was not about the one in force: of certificates, and of the rest.
     fn new_warnings(&self, ready: &Ready, mut of_text: Vec<Finding>) -> (Vec<Finding>, Vec<Finding>) {
         let (certificates, servers) = ready.warnings();
-        let known = servers::look(&self.config, &Identity::current());
+        let known = servers::look_here(&self.config, &Identity::current());
         let new = |all: &[Finding], known: &[Finding]| -> Vec<Finding> {
             let known: HashSet<&str> = known.iter().map(|one| one.text.as_str()).collect();
             all.iter().filter(|one| !known.contains(one.text.as_str())).cloned().collect()

@@ -205,7 +205,7 @@ impl Running {
             new_certificates: new_certificates(&self.ground.store, &next.built.store),
             needs_restart,
         };
-        let servers = servers::look(&config, &Identity::current());
+        let servers = servers::look_here(&config, &Identity::current());
         self.ends("servers_ms");
         Ok(Ready { config, next, changes, servers, events })
     }

@@ -12,7 +12,15 @@ use offramp_config::{At, Config};
 use offramp_net::listen::is_own;
 use offramp_net::process::Identity;
 
+use crate::descriptors;
 use crate::error::Finding;
+
+/// The warnings of [`look`], and those of this process, which `check` is not.
+pub(crate) fn look_here(config: &Config, identity: &Identity) -> Vec<Finding> {
+    let mut findings = look(config, identity);
+    findings.extend(descriptors::look(config));
+    findings
+}
 
 /// The warnings. `identity` is the user that will connect.
 pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {

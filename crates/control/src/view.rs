@@ -12,7 +12,8 @@ use offramp_net::Address;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Exposition, Notices};
 use offramp_proxy::{Connections, Current};
-use offramp_upstream::{Backend, Duty, ServerHealth, Target};
+use offramp_upstream::health::Progress;
+use offramp_upstream::{Backend, Check, Duty, ServerHealth, Target};
 
 use crate::history::History;
 use crate::running::{Crew, Running};
@@ -69,7 +70,9 @@ pub struct ServerView {
     /// Whether it gets requests: `up`, `down`, `ejected`, `draining`, `disabled` or `unresolved`.
     pub state: &'static str,
     /// Why, in one sentence.
-    pub why: &'static str,
+    pub why: String,
+    /// How its health checks went, where there are any.
+    pub check: Option<CheckView>,
     /// Its share.
     pub weight: u16,
     /// Whether it is used only when no other works.
@@ -78,6 +81,21 @@ pub struct ServerView {
     pub active: u32,
     /// Where connections to it go: of a host name, the addresses that it has now.
     pub addresses: Vec<String>,
+}
+
+/// The health checks of a server since its state changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckView {
+    /// Checks in a row that failed, of a server that is up.
+    pub failed: u32,
+    /// So many bring it down.
+    pub fall: u32,
+    /// Checks in a row that succeeded, of a server that is down.
+    pub passed: u32,
+    /// So many bring it up.
+    pub rise: u32,
+    /// Why the latest check failed; `None` if it succeeded.
+    pub error: Option<String>,
 }
 
 impl View {
@@ -200,11 +218,13 @@ fn server(backend: &Backend, at: usize, now: u64) -> ServerView {
         Target::Fixed(address) => vec![address.to_string()],
         Target::Resolved(cell) => cell.load().iter().map(ToString::to_string).collect(),
     };
-    let (state, why) = state(backend, health, addresses.is_empty(), now);
+    let check = backend.check.as_ref().map(|check| checked(check, health));
+    let (state, why) = state(check.as_ref(), health, addresses.is_empty(), now);
     ServerView {
         name: server.name.to_string(),
         state,
         why,
+        check,
         weight: 1,
         backup: false,
         active: health.in_flight(),
@@ -212,21 +232,53 @@ fn server(backend: &Backend, at: usize, now: u64) -> ServerView {
     }
 }
 
-fn state(backend: &Backend, health: &ServerHealth, nowhere: bool, now: u64) -> (&'static str, &'static str) {
-    if health.duty() == Duty::Disabled {
+fn checked(check: &Check, health: &ServerHealth) -> CheckView {
+    let Progress { row, fault } = health.probes();
+    let (failed, passed) = if health.is_down() { (0, row) } else { (row, 0) };
+    CheckView {
+        failed,
+        fall: check.fall,
+        passed,
+        rise: check.rise,
+        error: fault.map(|fault| fault.to_string()),
+    }
+}
+
+fn state(
+    check: Option<&CheckView>,
+    health: &ServerHealth,
+    nowhere: bool,
+    now: u64,
+) -> (&'static str, String) {
+    let (state, why) = if health.duty() == Duty::Disabled {
         ("disabled", "the configuration has disabled it")
     } else if health.duty() == Duty::Drains {
         ("draining", "it finishes what it has and gets nothing new, as the configuration has it")
     } else if nowhere {
         ("unresolved", "its host name has no address")
     } else if health.is_down() {
-        ("down", "it fails its health checks")
+        return ("down", check.map_or_else(|| FAILS.to_owned(), of_down));
     } else if health.is_ejected(now) {
         ("ejected", "requests to it failed in a row: it is left alone for a while")
-    } else if backend.check.is_some() {
+    } else if let Some(check) = check.filter(|check| check.failed > 0) {
+        let error = check.error.as_deref().unwrap_or("the reason is not known");
+        return ("up", format!("{} of {} checks failed: {error}", check.failed, check.fall));
+    } else if check.is_some() {
         ("up", "it passes its health checks, or was not checked yet")
     } else {
         ("up", "nothing checks it, and requests to it do not fail in a row")
+    };
+    (state, why.to_owned())
+}
+
+/// Why a server is down.
+const FAILS: &str = "it fails its health checks";
+
+fn of_down(check: &CheckView) -> String {
+    match &check.error {
+        _ if check.passed > 0 => format!("{FAILS}: {} of {} passed by now", check.passed, check.rise),
+        Some(error) => format!("{FAILS}: {error}"),
+        None => FAILS.to_owned(),
     }
 }
 

@@ -22,6 +22,12 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(hard)
 }
 
+/// How many descriptors this process may have open; `None` where there is no bound.
+#[must_use]
+pub fn descriptor_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
 /// Has the kernel write no core dump of this process, with the keys in its memory, and lets no other process of the same
 /// user read that memory. A program that this process becomes (`exec`) begins without this.
 ///

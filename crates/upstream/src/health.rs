@@ -14,6 +14,6 @@ mod state;
 
 pub use probed::{Change, Check, CheckKind, Probed};
 pub use record::{Ejection, Record};
-pub use state::{Duty, Known, Outcome, ServerHealth};
+pub use state::{Duty, Known, Outcome, Progress, ServerHealth};
 
 pub(crate) use state::{locked, note, note_returns};

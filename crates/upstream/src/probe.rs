@@ -68,7 +68,7 @@ impl std::fmt::Display for ProbeFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unreachable(reason) => reason.fmt(f),
-            Self::Timeout => f.write_str("the probe took too long"),
+            Self::Timeout => f.write_str("timeout: the probe took too long"),
             Self::Io(error) => error.fmt(f),
             Self::Status(status) => write!(f, "the probe was answered with {status}"),
             Self::NotHttp => f.write_str("the probe was not answered with HTTP"),
@@ -109,6 +109,9 @@ async fn watch(
         let outcome = probe(backend, check, server).await;
         // That descriptors have run out here says nothing of the server.
         let ours = outcome.as_ref().is_err_and(ProbeFault::is_ours);
+        if !ours {
+            health.note_probe_fault(outcome.as_ref().err().map(ToString::to_string));
+        }
         if !ours && let Some(change) = health.probe(outcome.is_ok(), check, coarse_ms()) {
             backend.queue.stir();
             let reason = outcome.as_ref().err();

@@ -28,7 +28,9 @@ pub(super) fn document(version: &str) -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
-            "schemas": { "Problem": problem(), "Report": report(), "Connection": connection() },
+            "schemas": {
+                "Problem": problem(), "Report": report(), "Connection": connection(), "Backend": backend(),
+            },
         },
     })
 }
@@ -63,6 +65,8 @@ fn describe(operation: &Operation) -> Value {
         "/upgrade" => ("200", upgraded()),
         "/connections" if changes => ("200", closed()),
         "/connections/{connection}" if changes => ("200", closed()),
+        "/backends" if !changes => ("200", backends()),
+        "/backends/{backend}" if !changes => ("200", json!({ "$ref": "#/components/schemas/Backend" })),
         "/connections" => ("200", page()),
         "/connections/{connection}" => ("200", json!({ "$ref": "#/components/schemas/Connection" })),
         _ => ("200", success),
@@ -172,6 +176,53 @@ fn problem() -> Value {
                 "type": "array", "items": { "type": "string" },
                 "description": "What has changed since the expected version; empty where that is not remembered",
             },
+        },
+    })
+}
+
+fn backends() -> Value {
+    let all = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Backend" } });
+    json!({ "type": "object", "required": ["backends"], "properties": { "backends": all } })
+}
+
+/// A backend and how its servers fare.
+fn backend() -> Value {
+    let count = |description: &str| json!({ "type": "integer", "minimum": 0, "description": description });
+    let check = json!({
+        "type": ["object", "null"],
+        "description": "The health checks since the state of the server changed; null where nothing checks it",
+        "required": ["failed", "fall", "passed", "rise", "error"],
+        "properties": {
+            "failed": count("Checks in a row that failed, of a server that is up"),
+            "fall": count("So many bring it down"),
+            "passed": count("Checks in a row that succeeded, of a server that is down"),
+            "rise": count("So many bring it up"),
+            "error": { "type": ["string", "null"], "description": "Why the latest check failed; null if it succeeded" },
+        },
+    });
+    let states = ["up", "down", "ejected", "draining", "disabled", "unresolved"];
+    let server = json!({
+        "type": "object",
+        "required": ["name", "state", "why", "weight", "backup", "active", "addresses", "check"],
+        "properties": {
+            "name": { "type": "string", "description": "The address as configured" },
+            "state": { "type": "string", "enum": states },
+            "why": { "type": "string", "description": "The reason for the state, in one sentence" },
+            "weight": count("Its share"),
+            "backup": { "type": "boolean", "description": "Whether it is used only when no other works" },
+            "active": count("Requests and relayed connections on it"),
+            "addresses": { "type": "array", "items": { "type": "string" } },
+            "check": check,
+        },
+    });
+    json!({
+        "type": "object",
+        "required": ["name", "origin", "servers"],
+        "properties": {
+            "name": { "type": "string" },
+            "origin": { "type": "string", "description": "Where it is written" },
+            "servers": { "type": "array", "items": server },
+            "config": { "type": ["object", "null"], "description": "Its keys, as docs/config.md has them" },
         },
     })
 }

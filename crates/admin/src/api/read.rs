@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use offramp_certs::Certificate;
-use offramp_control::{Applied, BackendView, Closed, Refused as RefusedChange, ServerView, View};
+use offramp_control::{Applied, BackendView, CheckView, Closed, Refused as RefusedChange, ServerView, View};
 use offramp_observe::ExpositionFormat;
 use offramp_observe::facts::HttpVersion;
 use serde_json::{Map, Value, json};
@@ -215,10 +215,13 @@ fn backends(view: &View) -> Vec<Value> {
 }
 
 fn server(server: &ServerView) -> Value {
-    let ServerView { name, state, why, weight, backup, active, addresses } = server;
+    let ServerView { name, state, why, check, weight, backup, active, addresses } = server;
+    let check = check.as_ref().map(|CheckView { failed, fall, passed, rise, error }| {
+        json!({ "failed": failed, "fall": fall, "passed": passed, "rise": rise, "error": error })
+    });
     json!({
         "name": name, "state": state, "why": why, "weight": weight, "backup": backup, "active": active,
-        "addresses": addresses,
+        "addresses": addresses, "check": check,
     })
 }
 

@@ -104,6 +104,11 @@ fn a_start_with_few_of_them_serves_with_few_of_them() {
     let process = Process::start(command, LIFE).unwrap();
     process.wait_for(&Ready::Line(" started ".into()), PATIENCE).unwrap();
     let lines = process.lines(Source::Stderr);
+    let told =
+        lines.iter().find(|line| line.contains("limits.connections = 100000 needs 201000 ")).unwrap();
+    for word in ["WARN", "the process may have 48 ", "about 0 connections fit", "LimitNOFILE=201000"] {
+        assert!(told.contains(word), "{told}");
+    }
     let address = lines.iter().find_map(|line| line.split("address=").nth(1)?.parse().ok()).unwrap();
     let config = trusting(&home.ca.certificate());
     let served = || get(&mut connect(&config, address, "localhost").ok()?, "/x").ok();

@@ -26,6 +26,7 @@ mod certificates_come_from_authorities;
 mod certificates_come_on_demand;
 mod changes_lose_nothing;
 mod check_warns_of_surprises;
+mod checks_show_their_progress;
 mod chromium_browses_files;
 mod chromium_uses_an_application;
 mod cli;

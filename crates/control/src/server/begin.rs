@@ -30,6 +30,7 @@ use crate::acme::{Acme, Orders, Seams, Want};
 use crate::build::{Built, Inputs, build};
 use crate::certificates::Sources;
 use crate::connections::Closer;
+use crate::descriptors;
 use crate::error::{Error, Finding, none_or_refused};
 use crate::event_store::OpenStore;
 use crate::figures::{self, Counted, Reloads};
@@ -68,7 +69,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     let Given { config, file, unwritten, before, state, mut inherited } = given;
     let open_store = store_opener(&config, open_store)?;
     let identity = privileges::find(config.user.as_ref(), &source.origin, &log)?;
-    raise_limit(&log);
+    descriptors::raise(&log);
     let runtime = runtime()?;
     let entered = runtime.enter();
     let signals = listen_to_signals(signals)?;
@@ -84,7 +85,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
     ready.built.snapshot.choose(choice);
     tell(&log, "certificate", &ready.built.warnings);
     let who = identity.clone().unwrap_or_else(process::Identity::current);
-    tell(&log, "configuration", &servers::look(&config, &who));
+    tell(&log, "configuration", &servers::look_here(&config, &who));
     if let Some(identity) = &identity {
         privileges::assume(identity, &config, &source.origin)?;
         tell(&log, "privileges", &privileges::unreadable(&config, &source.origin));
@@ -229,13 +230,6 @@ fn runtime() -> Result<Runtime, Error> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().max_blocking_threads(LOOK_UPS).thread_name("offramp-dns");
     builder.build().map_err(|error| Error::one(format!("cannot make the control loop: {error}")))
-}
-
-fn raise_limit(log: &Log) {
-    match process::raise_descriptor_limit() {
-        Ok(limit) => log.debug("descriptors", &[("limit", limit.into())]),
-        Err(error) => log.warn("cannot raise the limit of open files", &[("reason", (&error).into())]),
-    }
 }
 
 /// The faster AEAD library for each suite, with what was measured in GB/s.

@@ -27,8 +27,19 @@ pub struct ServerHealth {
     returned: AtomicU64,
     record: Mutex<Record>,
     probed: Mutex<Probed>,
+    /// Why the latest probe that failed did so, until one succeeds.
+    probe_fault: Mutex<Option<Arc<str>>>,
     /// Where workers count what they have on it themselves, and its place there.
     counts: Mutex<Vec<(Weak<[AtomicU32]>, usize)>>,
+}
+
+/// Probes of a server since its state changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Probes in a row that speak against the present state; [`Check::fall`] or [`Check::rise`] of them change it.
+    pub row: u32,
+    /// Why the latest probe failed; `None` where it succeeded, or there was none.
+    pub fault: Option<Arc<str>>,
 }
 
 /// What the configuration wants of a server.
@@ -84,6 +95,7 @@ impl ServerHealth {
             returned: AtomicU64::new(0),
             record: Mutex::default(),
             probed: Mutex::default(),
+            probe_fault: Mutex::default(),
             counts: Mutex::default(),
         }
     }
@@ -155,9 +167,22 @@ impl ServerHealth {
         Some(change)
     }
 
+    /// Remembers why a probe failed, or that one succeeded.
+    pub(crate) fn note_probe_fault(&self, fault: Option<String>) {
+        *locked(&self.probe_fault) = fault.map(Arc::from);
+    }
+
+    /// How far the row of probes is that would change its state.
+    #[must_use]
+    pub fn probes(&self) -> Progress {
+        let probed = *locked(&self.probed);
+        Progress { row: probed.against(), fault: locked(&self.probe_fault).clone() }
+    }
+
     /// Forgets what probes have said.
     pub(crate) fn forget_probes(&self) {
         *locked(&self.probed) = Probed::default();
+        *locked(&self.probe_fault) = None;
         self.down.store(false, Ordering::Relaxed);
     }
 
