@@ -1,15 +1,20 @@
 # The commands of this repository. `make` alone lists them.
-# CARGO, FUZZ_SECONDS, PREFIX (of `install`), ARGS (more arguments for `run` and the benchmarks) may be set.
+# May be set: CARGO, FUZZ_SECONDS, ARGS (more arguments for `run` and the benchmarks), FEATURES (of `run` and `install`),
+# PREFIX, DESTDIR and UNITDIR (of `install` and `uninstall`).
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 ARGS ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
+FEATURES ?=
+# Where systemd looks for units; by default below PREFIX.
+UNITDIR ?=
+export UNITDIR
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run install test fmt lint fuzz bench bench-full bench-peers
+.PHONY: help run install uninstall test fmt lint fuzz bench bench-full bench-peers
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -17,13 +22,16 @@ help: ## List the commands
 run: ## Build Offramp and serve a built-in application over https://localhost:8443
 	@test -x $(TARGET)/quick/offramp || \
 	  echo 'Building Offramp: about two and a half minutes on two cores, this first time. (It is made to build fast, not to run fast: make install builds a release)'
-	$(CARGO) run --locked --profile quick -p offramp -- demo $(ARGS)
+	$(CARGO) run --locked --profile quick -p offramp --features "$(FEATURES)" -- demo $(ARGS)
 
-install: ## Build a release and install it under PREFIX, its symbols apart
+install: ## Build a release and install it under PREFIX, with units for systemd, man page and completions
 	@test -x $(TARGET)/release/offramp || \
 	  echo 'Building a release of Offramp: about seven minutes on two cores, this first time.'
-	$(CARGO) build --locked --release -p offramp
-	scripts/ship $(TARGET)/release/offramp $(DESTDIR)$(PREFIX)/bin
+	$(CARGO) build --locked --release -p offramp --features "$(FEATURES)"
+	scripts/place $(TARGET)/release/offramp $(PREFIX) $(DESTDIR)
+
+uninstall: ## Remove what `make install` has put under PREFIX
+	scripts/place --remove $(PREFIX) $(DESTDIR)
 
 test: ## Everything that must hold: format, lints, tests, documentation
 	CARGO="$(CARGO)" scripts/test

@@ -103,6 +103,7 @@ mod logs_meet_bad_input;
 mod logs_outlive_postgres;
 mod logs_survive_logrotate;
 mod logs_tail_is_live;
+mod make_install_fits_together;
 mod many_certificates_cost_workers_nothing;
 mod memory_is_bounded;
 mod metrics_are_a_page;
