@@ -10,6 +10,7 @@ use offramp_testkit::server::{Listen, Server, apps};
 use crate::crowd::{connect, get, tcp, trusting};
 use crate::figures::Page;
 use crate::instance::{Home, Instance, LIFE, PATIENCE};
+use crate::skipped::sees_inside_or_skipped;
 
 /// Has every accept4(2) of the one worker fail with this error for as long as it is held.
 fn deny(instance: &Instance, error: &str) -> Process {
@@ -32,6 +33,9 @@ fn instance(app: &Server) -> Instance {
 
 #[test]
 fn it_pauses_and_goes_on() {
+    if !sees_inside_or_skipped() {
+        return;
+    }
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     let instance = instance(&app);
     let config = trusting(&instance.home.ca.certificate());
@@ -63,6 +67,9 @@ fn it_pauses_and_goes_on() {
 
 #[test]
 fn it_hears_the_order_to_stop() {
+    if !sees_inside_or_skipped() {
+        return;
+    }
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     let instance = instance(&app);
     let strace = deny(&instance, "EPERM");

@@ -14,6 +14,7 @@ use crate::crowd::{close, connect, echo, get, tcp, trusting, until};
 use crate::instance::{Home, Instance, LIFE, PATIENCE, ask};
 use crate::offramp::{offramp, output, stderr, stdout};
 use crate::open_connections_are_shown_and_closed::ctl;
+use crate::skipped::is_root_or_skipped;
 use crate::upgrade::{Upgraded, install, run_at};
 use crate::upgrades_fail_without_harm::script;
 
@@ -207,8 +208,7 @@ fn a_second_order_to_stop_shortens_no_drain_unless_it_says_so() {
 
 #[test]
 fn who_has_no_rights_gets_a_403() {
-    if !rustix::process::geteuid().is_root() {
-        // Nobody else can become another.
+    if !is_root_or_skipped("only root can become another user") {
         return;
     }
     let instance = Home::new().run(&format!("[admin]\naddress = \"unix:admin.sock\"\n{WEB}"));

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use crate::crowd::{connect, echo, get, tcp, trusting, until};
 use crate::figures::{Page, cpu, descriptors};
 use crate::instance::{Home, Instance, LIFE, PATIENCE};
+use crate::skipped::sees_inside_or_skipped;
 
 /// Lowers the limit of open files of a running process, soft and hard, so that it can open `more`.
 fn leave(instance: &Instance, more: usize) {
@@ -29,6 +30,9 @@ fn leave(instance: &Instance, more: usize) {
 
 #[test]
 fn accepting_pauses_and_recovers() {
+    if !sees_inside_or_skipped() {
+        return;
+    }
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     let text = "workers = 1\n[limits]\nhandshake_timeout = \"2m\"\n[metrics]\naddress = \"127.0.0.1:0\"\n";
     let instance = Home::new().run(&format!("{text}{}", Home::one_route(app.address())));
@@ -70,6 +74,9 @@ fn accepting_pauses_and_recovers() {
 
 #[test]
 fn a_client_for_whose_server_none_is_left_is_told() {
+    if !sees_inside_or_skipped() {
+        return;
+    }
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let text = "workers = 1\n[metrics]\naddress = \"127.0.0.1:0\"\n";
     let instance = Home::new().run(&format!("{text}{}", Home::one_route(app.address())));
@@ -104,8 +111,7 @@ fn a_start_with_few_of_them_serves_with_few_of_them() {
     let process = Process::start(command, LIFE).unwrap();
     process.wait_for(&Ready::Line(" started ".into()), PATIENCE).unwrap();
     let lines = process.lines(Source::Stderr);
-    let told =
-        lines.iter().find(|line| line.contains("limits.connections = 100000 needs 201000 ")).unwrap();
+    let told = lines.iter().find(|line| line.contains("limits.connections = 100000 needs 201000 ")).unwrap();
     for word in ["WARN", "the process may have 48 ", "about 0 connections fit", "LimitNOFILE=201000"] {
         assert!(told.contains(word), "{told}");
     }
@@ -166,6 +172,9 @@ fn is_whole(got: &[u8]) -> bool {
 /// The first write that had to wait used to need another descriptor: a slow client's response was cut there.
 #[test]
 fn a_slow_client_gets_its_response_whole() {
+    if !sees_inside_or_skipped() {
+        return;
+    }
     let home = Home::new();
     for listen in [Listen::Ipv4, Listen::Unix(home.path().join("app"))] {
         let written = Arc::new(AtomicU64::new(0));
@@ -200,6 +209,9 @@ fn a_slow_client_gets_its_response_whole() {
 /// The same the other way round: a slow application behind either kind of socket.
 #[test]
 fn a_slow_application_gets_its_upload_whole() {
+    if !sees_inside_or_skipped() {
+        return;
+    }
     let home = Home::new();
     for listen in [Listen::Ipv4, Listen::Unix(home.path().join("app"))] {
         let written = Arc::new(AtomicU64::new(0));

@@ -11,6 +11,7 @@ use offramp_testkit::process::require;
 use serde_json::Value;
 
 use crate::instance::{CERTIFICATE, Home, ask};
+use crate::skipped::{is_root_or_skipped, skipped};
 
 /// Starts journald and Offramp, makes two requests, and prints what journalctl finds of one host.
 const SCRIPT: &str = "
@@ -35,9 +36,11 @@ kill $journald
 
 #[test]
 fn journalctl_finds_requests_by_host() {
-    if !rustix::process::geteuid().is_root() || !Path::new("/lib/systemd/systemd-journald").exists() {
-        eprintln!("skipped: it needs root, and systemd's journald");
+    if !is_root_or_skipped("only root may mount") {
         return;
+    }
+    if !Path::new("/lib/systemd/systemd-journald").exists() {
+        return skipped("there is no journald");
     }
     let home = Home::new();
     home.configure(&format!(

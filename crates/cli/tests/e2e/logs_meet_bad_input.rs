@@ -12,6 +12,7 @@ use offramp_testkit::process::{Process, Ready, Signal, require, temp_dir};
 use crate::instance::{LIFE, PATIENCE, ask};
 use crate::logs_desk::{answer, command, hold, output, refusal, release, rows, until};
 use crate::offramp::stderr;
+use crate::skipped::is_root_or_skipped;
 
 const STORE: [&str; 2] = ["--store", "sqlite:access.db"];
 
@@ -158,8 +159,7 @@ fn a_locked_store_is_waited_for() {
 
 /// Does `script` in a namespace of mounts of its own; `false` where only root could.
 fn among_own_mounts(home: &Path, script: &str) -> bool {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root may mount");
+    if !is_root_or_skipped("only root may mount") {
         return false;
     }
     let mut unshare = Command::new(require("unshare", "util-linux"));

@@ -43,8 +43,10 @@ impl Server {
         self.rotations += 1;
         let format = format!("dateformat -20261{:03}", self.rotations);
         let options = self.options.replace("dateformat", &format);
+        // Root rotates nothing in a folder that others may write to, unless it is told as whom.
+        let su = if rustix::process::geteuid().is_root() { " su root root\n" } else { "" };
         let text = format!(
-            "{}/access.log {{\n rotate {}\n missingok\n su root root\n{options}\n}}\n",
+            "{}/access.log {{\n rotate {}\n missingok\n{su}{options}\n}}\n",
             self.home.display(),
             self.kept
         );

@@ -145,6 +145,7 @@ mod servers_share_and_stand_in;
 mod servers_speak_tls;
 mod serving;
 mod signed_tokens;
+mod skipped;
 mod slow_http_clients_starve_nobody;
 mod smuggling_backend;
 mod smuggling_by_h2;

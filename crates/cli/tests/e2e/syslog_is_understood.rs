@@ -9,6 +9,7 @@ use offramp_testkit::process::require;
 use serde_json::Value;
 
 use crate::instance::{CERTIFICATE, Home, ask};
+use crate::skipped::{is_root_or_skipped, skipped};
 
 /// Makes a request of an Offramp that writes to syslog, and stops it.
 const REQUEST: &str = "
@@ -35,7 +36,7 @@ kill $journald
 ";
 
 const RSYSLOGD: &str = "
-$4 -n -f rsyslog.conf -i rsyslog.pid >rsyslog.said 2>&1 &
+$4 -n -f rsyslog.conf -iNONE >rsyslog.said 2>&1 &
 rsyslogd=$!
 until [ -S log ]; do kill -0 $rsyslogd; sleep 0.02; done
 . ./request.sh
@@ -68,9 +69,11 @@ fn run(mut shell: Command, script: &str, home: &Home, more: &[&Path]) -> Output 
 
 #[test]
 fn journald_knows_priority_tag_and_process() {
-    if !rustix::process::geteuid().is_root() || !Path::new("/lib/systemd/systemd-journald").exists() {
-        eprintln!("skipped: it needs root, and systemd's journald");
+    if !is_root_or_skipped("only root may mount") {
         return;
+    }
+    if !Path::new("/lib/systemd/systemd-journald").exists() {
+        return skipped("there is no journald");
     }
     let home = instance(Path::new("/run/systemd/journal/dev-log"));
     let mut unshare = Command::new(require("unshare", "util-linux"));

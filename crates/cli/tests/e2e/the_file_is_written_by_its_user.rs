@@ -8,13 +8,14 @@ use offramp_testkit::process::{Process, Ready};
 
 use crate::instance::{Home, LIFE, PATIENCE};
 use crate::offramp::{offramp, output, stderr};
+use crate::skipped::is_root_or_skipped;
 
 /// The user and the group `nobody`.
 const NOBODY: u32 = 65534;
 
 #[test]
 fn the_group_keeps_its_file_and_nobody_loses_one() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root_or_skipped("only root can become another user") {
         return;
     }
     let home = Home::new();
