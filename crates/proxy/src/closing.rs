@@ -6,19 +6,20 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::io;
 use std::time::Duration;
 
+use offramp_http::h2::connection::{LINGERS, MOST_DROPPED, STILL};
 use offramp_net::Socket;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::worker::Worker;
 
-/// How long a client has to take a last word and to close.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How much a client may still send in that time: it may be in the middle of an upload that the server
-/// has answered already.
-const MOST_DROPPED: usize = 64 * 1024 * 1024;
+/// How long a client has to take a last word, and then to send more or to close.
+const PATIENCE: Duration = Duration::from_millis(STILL);
+/// How long it has in all: many clients look at the answer to an upload only when all of the upload has left.
+const LONGEST: Duration = Duration::from_millis(LINGERS);
 /// How much of it is read at a time, at the most: then others have a turn.
 const PIECE: usize = 256 * 1024;
 /// How many connections of a worker are waited for at a time. The next ones are closed without a wait.
@@ -29,7 +30,8 @@ const LINGERING: usize = 1000;
 /// What comes meanwhile is dropped into the worker's scratch: a connection that lingers has no buffer.
 pub(crate) async fn farewell(worker: &Worker, socket: &Socket, last: &[u8]) {
     let goodbye = async {
-        socket.write_all(last).await?;
+        let told = timeout(PATIENCE, socket.write_all(last)).await;
+        told.map_err(|_| io::ErrorKind::TimedOut)??;
         socket.shutdown_write()?;
         let Some(_lingers) = Lingers::begin(&worker.lingering) else { return Ok(()) };
         drop_the_rest(worker, socket).await
@@ -39,11 +41,12 @@ pub(crate) async fn farewell(worker: &Worker, socket: &Socket, last: &[u8]) {
     tokio::select! {
         biased;
         () = worker.cut.wait(), if before => {}
-        _ = timeout(PATIENCE, goodbye) => {}
+        _ = timeout(LONGEST, goodbye) => {}
     }
 }
 
-async fn drop_the_rest(worker: &Worker, socket: &Socket) -> std::io::Result<()> {
+/// Reads and drops as much as [`MOST_DROPPED`].
+async fn drop_the_rest(worker: &Worker, socket: &Socket) -> io::Result<()> {
     let mut dropped = 0;
     loop {
         let read = poll_fn(|cx| {
@@ -51,9 +54,10 @@ async fn drop_the_rest(worker: &Worker, socket: &Socket) -> std::io::Result<()> 
             let most = bytes.len().min(PIECE);
             socket.poll_read(cx, &mut bytes[..most])
         });
-        match read.await? {
+        let read = timeout(PATIENCE, read).await.map_err(|_| io::ErrorKind::TimedOut)?;
+        match read? {
             0 => return Ok(()),
-            n if dropped + n > MOST_DROPPED => return Ok(()),
+            n if dropped + n > MOST_DROPPED as usize => return Ok(()),
             n => dropped += n,
         }
         yield_now().await;

@@ -43,6 +43,7 @@ mod descriptors_run_out;
 mod directories_are_listed;
 mod documents;
 mod duplex;
+mod early_answers_reach_clients;
 mod errors_have_pages;
 mod examples;
 mod figures;

@@ -12,7 +12,7 @@
 //! | answer (server) | [`Connection::has_calm`], [`Connection::interim`], [`Connection::respond`] |
 //! | send content | [`Connection::capacity`], [`Connection::data`], [`Connection::trailers`] |
 //! | let the peer send more, once data was used or is not wanted | [`Connection::release`], [`Connection::discard`] |
-//! | end a stream at once, and forget it | [`Connection::reset`], [`Connection::forget`] |
+//! | end a stream at once, and forget it | [`Connection::reset`], [`Connection::forget`], [`Connection::end_lingering`] |
 //! | end the connection | [`Connection::drain`], [`Connection::stop`], [`Connection::close`], [`Connection::is_over`] |
 //!
 //! Each stream carries a value of the user's, of type `T`: where its data goes and who is woken. A stream is known until
@@ -30,6 +30,7 @@
 mod content;
 mod encode;
 mod handler;
+mod linger;
 mod messages;
 mod receive;
 mod send;
@@ -44,6 +45,8 @@ use crate::head::{ControlData, Fields, Request, Response};
 use crate::hpack::{Decoder, Encoder};
 pub use encode::Ends;
 pub use handler::{Admission, Asked, Cost, Handler};
+use linger::Lingering;
+pub use linger::{LINGERS, MOST_DROPPED, STILL};
 pub use messages::{LEFT_OVER, declared_length};
 use streams::Streams;
 
@@ -157,6 +160,8 @@ pub struct Connection<T> {
     frames: u64,
     /// Priorities of streams to come (server).
     updates: Updates,
+    /// Streams that were forgotten before the request had ended (server).
+    lingering: Lingering,
     closing: Closing,
 }
 
@@ -297,6 +302,7 @@ impl<T> Connection<T> {
             block: None,
             frames: 0,
             updates: Updates::default(),
+            lingering: Lingering::default(),
             closing: Closing::default(),
         }
     }
@@ -335,7 +341,7 @@ impl<T> Connection<T> {
         self.streams.active
     }
 
-    /// How many streams are known, those that have ended and were not forgotten with them.
+    /// How many streams are known, with those that have ended and were not forgotten, and those that linger.
     #[must_use]
     pub fn known_streams(&self) -> usize {
         self.streams.len()
@@ -378,7 +384,7 @@ impl<T> Connection<T> {
 
     /// What may be sent on each stream that neither side has ended at once, and what the user keeps of it.
     pub fn windows(&self) -> impl Iterator<Item = (u32, i64, &T)> {
-        let live = self.streams.iter().filter(|stream| stream.is_live());
+        let live = self.streams.iter().filter(|stream| stream.is_live() && !stream.lingers);
         live.map(|stream| (stream.id, stream.flow.window, &stream.user))
     }
 
@@ -421,7 +427,7 @@ impl<T> Connection<T> {
 
     /// What the user keeps of all streams.
     pub fn streams(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.streams.all().map(|stream| (stream.id, &mut stream.user))
+        self.streams.all().filter(|stream| !stream.lingers).map(|stream| (stream.id, &mut stream.user))
     }
 
     /// Whether the first byte of a stream's head has left (client): otherwise the peer knows nothing of the request.
@@ -460,12 +466,14 @@ impl<T> Connection<T> {
     /// The connection has ended: nothing more is said.
     pub fn abandon(&mut self) {
         self.closing.over = true;
+        self.stop_lingering();
     }
 
     /// Says that the connection ends now, and reads nothing more.
     pub fn close(&mut self, code: Code) {
         if !std::mem::replace(&mut self.closing.over, true) {
             self.part(code);
+            self.stop_lingering();
         }
     }
 
@@ -499,7 +507,11 @@ impl<T> Connection<T> {
     #[must_use]
     pub fn memory(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
-        self.reader.kept.capacity() + block + self.output.len() + self.streams.memory()
+        self.reader.kept.capacity()
+            + block
+            + self.output.len()
+            + self.streams.memory()
+            + self.lingering.memory()
     }
 }
 

@@ -29,7 +29,6 @@ use super::line::ClientConnection;
 use super::record::{Record, RecordGuard};
 use super::session::{Session, View, decimal};
 use super::trace;
-use super::unwanted::forget;
 use crate::late::Doing;
 use crate::route::Parts;
 use crate::snapshot::http::{Action, Files, Http, HttpRoute};
@@ -105,7 +104,7 @@ pub(crate) fn serve(
         let entry = match understood {
             Ok(()) => route(&session, &context, &client, (&mut head, body, protocol), (found, record_guard)),
             Err(refusal) => {
-                unwanted(&head, body);
+                drop(body);
                 Entry::Open(RouteStep::Answered(Err((refusal, record_guard))))
             }
         };
@@ -275,7 +274,6 @@ fn route<'e>(
 ) -> Entry<'e> {
     let refused = |refusal, record_guard| Entry::Open(RouteStep::Answered(Err((refusal, record_guard))));
     if let Some(answer) = challenge(session, request) {
-        unwanted(request, body);
         let response = own(
             Response::new(StatusCode::OK, answer),
             record_guard,
@@ -285,7 +283,6 @@ fn route<'e>(
         return Entry::Open(RouteStep::Answered(Ok(response)));
     }
     let Some((http, route)) = found else {
-        unwanted(request, body);
         return refused(Refusal::new(StatusCode::NOT_FOUND, Cause::NoRoute), record_guard);
     };
     session.worker.pulse.begins_for(Doing::Request(route.name.id()), session.ip);
@@ -297,7 +294,6 @@ fn route<'e>(
         context.compress.set(Some(compress::wanted(policy, request, identified)));
     }
     if let Err(refusal) = admitted(session, context, route, body.length()) {
-        unwanted(request, body);
         return refused(refusal, record_guard);
     }
     if access::asks(&route.access) {
@@ -317,10 +313,7 @@ async fn enter<'e>(
     let Checking { http, route, body, protocol, record_guard } = *checking;
     match outcome {
         Ok(()) => act(session, context, client, (request, body, protocol), (http, route, record_guard)),
-        Err(denied) => {
-            unwanted(request, body);
-            RouteStep::Answered(finished(session, route, denied.outcome(request, record_guard)))
-        }
+        Err(denied) => RouteStep::Answered(finished(session, route, denied.outcome(request, record_guard))),
     }
 }
 
@@ -335,12 +328,10 @@ fn act<'e>(
     match early::elsewhere(http, route, request) {
         Ok(None) => {}
         Ok(Some(response)) => {
-            unwanted(request, body);
             let response = own(response, record_guard, Cause::Completed.into(), is_head(request));
             return RouteStep::Answered(finished(session, route, Ok(response)));
         }
         Err(refusal) => {
-            unwanted(request, body);
             return RouteStep::Answered(Err((refusal, record_guard)));
         }
     }
@@ -353,15 +344,12 @@ fn act<'e>(
                 let refusal = Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest);
                 return RouteStep::Answered(Err((refusal, record_guard)));
             };
-            unwanted(request, body);
             own(response, record_guard, Cause::Completed.into(), is_head(request))
         }
         Action::Respond(respond) => {
-            unwanted(request, body);
             own(answer::fixed(respond), record_guard, Cause::Completed.into(), is_head(request))
         }
         Action::Files(files) => {
-            unwanted(request, body);
             let high = session.worker.shared.pressure.is_high();
             let most = if high { 0 } else { http.limits.file_cache };
             return match files::begin(session, files, most, request, record_guard) {
@@ -371,7 +359,6 @@ fn act<'e>(
         }
         // It may go no farther: who is asked is this proxy (RFC 9110 §7.6.2).
         Action::Proxy(_) if hop_by_hop::forwards_left(&request.method, &request.fields) == Some(0) => {
-            unwanted(request, body);
             own(answer::last_hop(&request.method), record_guard, Cause::Completed.into(), false)
         }
         Action::Proxy(proxy) => {
@@ -430,16 +417,6 @@ fn is_head(request: &head::Request) -> bool {
 fn challenge(session: &Session, request: &head::Request) -> Option<Bytes> {
     let is_asked = session.brief.tls.is_none() && matches!(request.method, Method::GET | Method::HEAD);
     if is_asked { session.worker.shared.challenges.response(request.path()) } else { None }
-}
-
-/// Reads and forgets some of a body that nobody wants. A stream of HTTP/2 that is dropped before its request is
-/// whole is reset behind the response, and not every client looks at the response then (curl before 8). HTTP/1
-/// needs none of it.
-fn unwanted(request: &head::Request, mut body: Inbound) {
-    if request.version != Version::HTTP_2 || body.is_end_stream() {
-        return;
-    }
-    forget(move |cx| body.poll_frame(cx));
 }
 
 /// An outcome with what a route adds to responses.

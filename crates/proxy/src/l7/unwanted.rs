@@ -1,5 +1,4 @@
-//! Bodies that nobody wants. A little of them is read and forgotten, so that their connection can be kept, or so that who
-//! sends them looks at the response.
+//! Bodies of servers that nobody wants. A little of them is read and forgotten, so that their connection can be kept.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};

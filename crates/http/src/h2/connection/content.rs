@@ -65,17 +65,26 @@ impl<T: Default> Connection<T> {
             }
             on.event(head.stream, &mut stream.user, Event::Data(bytes));
         }
+        if !wanted {
+            stream.flow.dropped = stream.flow.dropped.saturating_add(n);
+            stream.flow.owed += n;
+        }
         if ends {
             if stream.length.is_none_or(|left| left == 0) {
                 stream.remote = Remote::Ended;
-                on.event(head.stream, &mut stream.user, Event::End(None));
+                if !stream.lingers {
+                    on.event(head.stream, &mut stream.user, Event::End(None));
+                }
                 self.streams.settle(head.stream);
             } else {
                 self.fault(head.stream, Violation::protocol("less content than was said"), on);
             }
         }
-        if !wanted && shared {
-            self.give_back(n);
+        if !wanted {
+            self.say_window(head.stream);
+            if shared {
+                self.give_back(n);
+            }
         }
         Ok(())
     }
@@ -119,7 +128,7 @@ impl<T: Default> Connection<T> {
             return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "more data than the stream's window"));
         }
         flow.owed += padding;
-        if flow.owed >= flow.target / 2 && flow.wanted && !head.has(flag::END_STREAM) {
+        if flow.owed >= flow.target / 2 && flow.is_open() && !head.has(flag::END_STREAM) {
             let owed = std::mem::take(&mut flow.owed);
             flow.room += i64::from(owed);
             self.output.window(id, owed);

@@ -209,13 +209,16 @@ impl<T: Default> Connection<T> {
         };
         let streams = self.streams.len();
         let Some(stream) = self.streams.live(id) else { return };
-        if self.role == Role::Server && !on.admit_trailers(&mut stream.user, size, streams) {
+        if self.role == Role::Server && !stream.lingers && !on.admit_trailers(&mut stream.user, size, streams)
+        {
             // Somebody may have seen the request, so that it is not refused as one that was not looked at.
             self.counted.refused += 1;
             return self.end(id, Code::ENHANCE_YOUR_CALM, Reset::NoRoom, on);
         }
         stream.remote = Remote::Ended;
-        on.event(id, &mut stream.user, Event::End((!trailers.is_empty()).then_some(trailers)));
+        if !stream.lingers {
+            on.event(id, &mut stream.user, Event::End((!trailers.is_empty()).then_some(trailers)));
+        }
         self.streams.settle(id);
     }
 }

@@ -80,6 +80,9 @@ impl<T: Default> Connection<T> {
             frames += 1;
             rest = &rest[used..];
         }
+        if std::mem::take(&mut self.streams.swept_for) {
+            self.sweep();
+        }
         let counted = &mut self.counted;
         let faults = counted.faults.count - std::mem::replace(&mut counted.seen, counted.faults.count);
         let refused = std::mem::take(&mut counted.refused);
@@ -233,7 +236,9 @@ impl<T: Default> Connection<T> {
     fn over<H: Handler<T> + ?Sized>(&mut self, id: u32, reset: Reset, on: &mut H) {
         let Some(stream) = self.streams.live(id) else { return };
         stream.reset = true;
-        on.event(id, &mut stream.user, Event::Reset(reset));
+        if !stream.lingers {
+            on.event(id, &mut stream.user, Event::Reset(reset));
+        }
         self.streams.settle(id);
         self.discard(id);
     }

@@ -181,10 +181,9 @@ impl<T> Connection<T> {
         }
     }
 
-    /// Forgets a stream, and ends it at once with `code` if it has not ended; a server that has answered needs the rest of
-    /// the request no longer, and says so without an error (RFC 9113 §8.1). What the user has of its data and did not release,
-    /// the peer may send again on the connection. Gives whether it was known.
-    pub fn forget(&mut self, id: u32, code: Code) -> bool {
+    /// Forgets a stream, and ends it at once with `code` if it has not ended; a server that has answered says so without an
+    /// error (RFC 9113 §8.1). Gives whether it was known.
+    pub(super) fn remove(&mut self, id: u32, code: Code) -> bool {
         let server = self.role == Role::Server;
         let look = |stream: &Stream<T>| {
             let code = if server && stream.sent_all { Code::NO_ERROR } else { code };
@@ -202,12 +201,19 @@ impl<T> Connection<T> {
         true
     }
 
-    /// The user reads nothing more of a stream, and has dropped what it had of its data: the peer may send as much on
-    /// others.
+    /// The user reads nothing more of a stream, and has dropped what it had of its data: the peer may send as much again,
+    /// here and on others. [`MOST_DROPPED`] bytes of a stream are dropped, so that a peer that waits for a window before it
+    /// looks at the response gets both.
+    ///
+    /// [`MOST_DROPPED`]: super::MOST_DROPPED
     pub fn discard(&mut self, id: u32) {
         let Some(stream) = self.streams.get(id) else { return };
         stream.flow.wanted = false;
-        let held = (std::mem::take(&mut stream.flow.held), stream.flow.apart);
+        let n = std::mem::take(&mut stream.flow.held);
+        stream.flow.dropped = stream.flow.dropped.saturating_add(n);
+        stream.flow.owed += n;
+        let held = (n, stream.flow.apart);
+        self.say_window(id);
         self.used_of(held);
     }
 
@@ -270,10 +276,10 @@ impl<T> Connection<T> {
     }
 
     /// Tells the peer of what it may send again on a stream, if that is worth a frame.
-    fn say_window(&mut self, id: u32) {
+    pub(super) fn say_window(&mut self, id: u32) {
         let Some(stream) = self.streams.get(id) else { return };
         let half = stream.flow.target / 2;
-        let open = stream.is_live() && stream.remote != Remote::Ended && stream.flow.wanted;
+        let open = stream.is_live() && stream.remote != Remote::Ended && stream.flow.is_open();
         if stream.flow.owed >= half && open {
             let owed = std::mem::take(&mut stream.flow.owed);
             stream.flow.room += i64::from(owed);

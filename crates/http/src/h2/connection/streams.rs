@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Event, Handler};
+use super::{Event, Handler, MOST_DROPPED};
 use crate::h2::{Priority, Rank};
 
 /// How many of the streams that we reset are remembered at the least: what was under way for them is no fault.
@@ -26,6 +26,8 @@ pub(super) struct Stream<T> {
     pub(super) by_peer: bool,
     /// Whether our final head was sent (server).
     pub(super) answered: bool,
+    /// Set once the user has forgotten it while the request goes on (server).
+    pub(super) lingers: bool,
     /// Whether it counts as open.
     counted: bool,
     /// Whether the response has no content whatever its fields say: the request was HEAD.
@@ -55,8 +57,9 @@ pub(super) struct StreamFlow {
     pub(super) target: u32,
     /// What the user waits for to send more.
     pub(super) blocked: Blocked,
-    /// Whether the user reads what comes.
+    /// Whether the user reads what comes, and how much was dropped since it does not.
     pub(super) wanted: bool,
+    pub(super) dropped: u32,
     /// Whether what the user has may be taken out of the window of the connection.
     pub(super) apart: bool,
 }
@@ -107,6 +110,15 @@ pub(super) struct Streams<T> {
     /// Whether some streams wait for what was written to leave, or for the window of the connection.
     output_awaited: bool,
     pub(super) window_awaited: bool,
+    /// Set when a stream that lingers is over.
+    pub(super) swept_for: bool,
+}
+
+impl StreamFlow {
+    /// Whether the peer is to have a window: somebody reads what comes, or it may be dropped.
+    pub(super) fn is_open(&self) -> bool {
+        self.wanted || self.dropped < MOST_DROPPED
+    }
 }
 
 impl<T> Stream<T> {
@@ -120,6 +132,7 @@ impl<T> Stream<T> {
             reset: false,
             by_peer: false,
             answered: false,
+            lingers: false,
             counted: true,
             bodiless: false,
             priority: Priority::default(),
@@ -133,6 +146,7 @@ impl<T> Stream<T> {
                 target,
                 blocked: Blocked::No,
                 wanted: true,
+                dropped: 0,
                 apart: false,
             },
             begin,
@@ -176,6 +190,7 @@ impl<T> Streams<T> {
             prioritized: false,
             output_awaited: false,
             window_awaited: false,
+            swept_for: false,
         }
     }
 
@@ -271,6 +286,7 @@ impl<T> Streams<T> {
         let Some(place) = self.find(id) else { return };
         if let Some(stream) = &mut self.slots[place] {
             stream.settle(&mut self.active);
+            self.swept_for |= stream.lingers;
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a server is asked for while it takes in requests, and what it does where it has no room.
 
 use http::{Method, StatusCode};
+use offramp_http::h2::connection::{LINGERS, MOST_DROPPED, STILL};
 use offramp_http::h2::{
     Admission, Asked, Code, Config, Connection, Cost, Ends, Event, Handler, Kind, PREFACE, Reset, Violation,
     flag,
@@ -245,24 +246,133 @@ fn what_is_held_apart_leaves_the_window_of_the_connection_to_others() {
     }
 }
 
-/// What nobody reads is given back on the connection, and not on its stream.
+/// What nobody reads is given back on the connection and on its stream, until [`MOST_DROPPED`] bytes of it were dropped.
 #[test]
-fn what_is_discarded_opens_the_window_of_the_connection_only() {
+fn what_is_discarded_opens_both_windows() {
     let mut server = server(CONFIG);
     receive(&mut server, &[post(1), frame(Kind::Data, 0, 1, &content(400))].concat()).unwrap();
     assert_eq!(server.unreleased(), 400);
     server.discard(1);
     assert_eq!(server.unreleased(), 0);
+    receive(&mut server, &frame(Kind::Data, 0, 1, &content(600))).unwrap();
+    assert_eq!(windows(&sent(&mut server)), [(1, 1000)]);
+    let mut dropped = 1000;
+    while receive(&mut server, &frame(Kind::Data, 0, 1, &content(1000))).is_ok() {
+        dropped += 1000;
+    }
+    // The window of the RFC is left, as nobody has acknowledged another one.
+    assert!((MOST_DROPPED..MOST_DROPPED + 66_000).contains(&dropped), "{dropped}");
+
+    let mut server = self::server(CONFIG);
+    receive(&mut server, &post(1)).unwrap();
+    server.discard(1);
     receive(&mut server, &frame(Kind::Data, flag::END_STREAM, 1, &content(600))).unwrap();
-    assert_eq!((server.unreleased(), server.stream(1).unwrap().data.len()), (0, 400));
     assert!(server.stream(1).unwrap().end && sent(&mut server).is_empty());
-    // An answer before all of a request has come ends it without an error (RFC 9113 §8.1).
+}
+
+/// The streams and sizes of the WINDOW_UPDATE of streams that are among frames.
+fn windows(frames: &[(Kind, u8, u32, Vec<u8>)]) -> Vec<(u32, u32)> {
+    let of_streams = frames.iter().filter(|(kind, _, id, _)| *kind == Kind::WindowUpdate && *id > 0);
+    of_streams.map(|(_, _, id, size)| (*id, u32::from_be_bytes(size[..].try_into().unwrap()))).collect()
+}
+
+/// A server whose response on stream 1 is whole and written, and whose request is not.
+fn answered() -> Connection<Came> {
+    let mut server = server(CONFIG);
+    receive(&mut server, &[post(1), frame(Kind::Data, 0, 1, &content(700))].concat()).unwrap();
+    server.respond(1, StatusCode::OK, &Fields::new(), true);
+    assert!(server.forget(1, Code::CANCEL));
+    server
+}
+
+/// No RST_STREAM goes along with an early response: the rest of the request is taken until it ends.
+#[test]
+fn the_rest_of_a_request_is_dropped_behind_its_response() {
+    let data = |flags| frame(Kind::Data, flags, 1, &content(600));
+    for (what, end, reset) in [
+        ("END_STREAM", data(flag::END_STREAM), &[][..]),
+        ("trailers", headers(1, flag::END_STREAM, &[("a", "b")]), &[]),
+        ("RST_STREAM", frame(Kind::ResetStream, 0, 1, &[0, 0, 0, 8]), &[]),
+        ("a fault", headers(1, 0, &[("a", "b")]), &[(1, Code::PROTOCOL_ERROR)]),
+    ] {
+        let mut server = answered();
+        let frames = sent(&mut server);
+        assert_eq!((resets(&frames), windows(&frames)), (vec![], vec![(1, 700)]), "{what}");
+        assert_eq!((server.unreleased(), server.known_streams(), server.open_streams()), (0, 1, 1));
+        assert_eq!(server.streams().count() + server.windows().count(), 0, "nobody has it: {what}");
+        for now in [0, 4000, 8000, 12_000] {
+            server.end_lingering(now);
+            receive(&mut server, &data(0)).unwrap();
+            let frames = sent(&mut server);
+            assert_eq!((resets(&frames), windows(&frames)), (vec![], vec![(1, 600)]), "{what}");
+        }
+        // Trailers of a stream that nobody has are not held.
+        let mut user = User { trailers: false, ..User::default() };
+        give(&mut server, &mut user, &end).unwrap();
+        assert_eq!(resets(&sent(&mut server)), reset, "{what}");
+        assert_eq!((server.known_streams(), server.open_streams(), server.unreleased()), (0, 0, 0), "{what}");
+        assert_eq!(server.faults().count as usize, reset.len());
+        server.end_lingering(1 << 30);
+        assert!(sent(&mut server).is_empty(), "{what}");
+    }
+    // One that was not answered is ended at once.
+    let mut server = answered();
     receive(&mut server, &post(3)).unwrap();
-    server.respond(3, StatusCode::OK, &Fields::new(), true);
-    receive(&mut server, &post(5)).unwrap();
     server.forget(3, Code::CANCEL);
-    server.forget(5, Code::CANCEL);
-    assert_eq!(resets(&sent(&mut server)), [(3, Code::NO_ERROR), (5, Code::CANCEL)]);
+    assert_eq!(resets(&sent(&mut server)), [(3, Code::CANCEL)]);
+}
+
+/// Times and amounts end it, and a response that has not left lets it wait.
+#[test]
+fn dropping_behind_a_response_has_bounds() {
+    let data = frame(Kind::Data, 0, 1, &content(600));
+    let no_error = [(1, Code::NO_ERROR)];
+    // Nothing comes.
+    let mut server = answered();
+    sent(&mut server);
+    server.end_lingering(1000);
+    server.end_lingering(1000 + STILL - 1);
+    assert!(sent(&mut server).is_empty());
+    server.end_lingering(1000 + STILL);
+    assert_eq!((resets(&sent(&mut server)), server.known_streams()), (no_error.to_vec(), 0));
+    receive(&mut server, &data).unwrap();
+    assert!(sent(&mut server).is_empty() && server.faults().count == 0, "it was under way");
+    // It never ends.
+    let mut server = answered();
+    let mut now = 0;
+    while resets(&sent(&mut server)).is_empty() {
+        now += 1000;
+        receive(&mut server, &data).unwrap();
+        server.end_lingering(now);
+    }
+    assert_eq!(now, 1000 + LINGERS);
+    // It is long.
+    let mut server = answered();
+    let mut dropped = 700;
+    while server.known_streams() > 0 {
+        receive(&mut server, &data).unwrap();
+        dropped += 600;
+        server.end_lingering(0);
+        sent(&mut server);
+    }
+    assert!((MOST_DROPPED..MOST_DROPPED + 2000).contains(&dropped), "{dropped}");
+    // The client takes nothing of the response.
+    let mut server = answered();
+    server.end_lingering(0);
+    server.end_lingering(1 << 30);
+    assert_eq!(resets(&sent(&mut server)), []);
+    server.end_lingering(1 << 30);
+    assert_eq!(resets(&sent(&mut server)), no_error);
+    // The connection is to end: it waits for the stream, and not for long.
+    let mut server = answered();
+    server.drain();
+    server.stop();
+    sent(&mut server);
+    server.end_lingering(0);
+    assert!(!server.is_over());
+    server.end_lingering(1000);
+    assert_eq!(resets(&sent(&mut server)), no_error);
+    assert!(server.is_over());
 }
 
 /// What a request asks for is for the user to judge, where it is one.

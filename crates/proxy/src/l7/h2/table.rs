@@ -124,15 +124,16 @@ impl StreamTable {
         self.slot(id).end(code, false);
     }
 
-    /// Nobody has the stream any more. Where its response is whole, the rest of the request is not needed (RFC 9113 §8.1).
+    /// Nobody has the stream any more. Where its response is whole, the rest of the request is dropped for a while, and not
+    /// needed (RFC 9113 §8.1).
     fn close(&mut self, id: u32) {
         let slot = self.slot(id);
-        let (fields, piece, ahead) = (slot.fields, slot.piece, slot.ahead);
+        let (fields, piece, ahead) = (slot.fields as usize, slot.piece, slot.ahead as usize);
         if std::mem::take(&mut slot.hungry) {
             self.hungry.retain(|hungry| *hungry != id);
         }
         self.account.end(fields);
-        if piece + ahead > 0 {
+        if piece > 0 || ahead > 0 {
             self.count_piece(id, 0);
             self.account.ahead(ahead, 0);
         }
@@ -154,6 +155,11 @@ impl StreamTable {
         let all: Vec<_> =
             self.connection.streams().filter(|(_, slot)| stuck(slot)).map(|(id, _)| id).collect();
         all.into_iter().for_each(|id| self.end(id, Code::CANCEL));
+    }
+
+    /// Resets the streams whose requests have gone on for long enough behind their responses, at `now` in milliseconds.
+    pub(super) fn end_lingering(&mut self, now: u64) {
+        self.change(|connection| connection.end_lingering(now));
     }
 
     /// The connection has ended, and everybody learns of it.

@@ -122,7 +122,7 @@ impl<R: Requests> Handler<Slot> for Receiver<'_, R> {
     fn admit_trailers(&mut self, slot: &mut Slot, size: usize, streams: usize) -> bool {
         let has_room = streams <= 1 || !self.account.has_many_fields(size);
         if has_room {
-            slot.fields += size;
+            slot.fields += size as u32;
             self.account.more_fields(size);
         }
         has_room

@@ -165,7 +165,8 @@ impl StreamTable {
     /// Counts what waits on a stream.
     pub(super) fn count_piece(&mut self, id: u32, n: usize) {
         let slot = self.slot(id);
-        let (before, paced) = (std::mem::replace(&mut slot.piece, n), slot.paced);
+        // Pieces are as long as windows and reads at the most, of which none has so many bytes.
+        let (before, paced) = (std::mem::replace(&mut slot.piece, n as u32) as usize, slot.paced);
         match (before, n) {
             (0, 0) => {}
             _ if paced => self.account.paced(before, n),
@@ -181,7 +182,7 @@ impl StreamTable {
 
     /// A server may have sent `now` bytes ahead for a stream, and from now on as many as this gives.
     pub(in crate::l7::h2) fn ahead(&mut self, id: u32, now: usize) -> usize {
-        let before = std::mem::replace(&mut self.slot(id).ahead, now);
+        let before = std::mem::replace(&mut self.slot(id).ahead, now as u32) as usize;
         self.account.ahead(before, now);
         self.account.ahead_left(now)
     }
@@ -230,7 +231,7 @@ impl StreamTable {
         // Whoever serves the request has given its head back.
         let head = std::mem::take(&mut slot.head);
         slot.fields -= head;
-        self.account.forget_fields(head);
+        self.account.forget_fields(head as usize);
         self.connection.respond(id, status, fields, ends);
         self.wake();
         Ok(())
@@ -277,7 +278,7 @@ impl StreamTable {
             return self.close(id);
         }
         let ahead = std::mem::take(&mut slot.ahead);
-        self.account.ahead(ahead, 0);
+        self.account.ahead(ahead as usize, 0);
         self.count_piece(id, 0);
         self.feed();
         if !self.connection.has_sent_all(id) {

@@ -14,11 +14,11 @@ pub(in crate::l7::h2) struct Slot {
     pub(super) writes: bool,
     pub(super) reads: bool,
     /// What the fields of its request, of them those of its head, and a piece of its response that waits, are counted as.
-    pub(super) fields: usize,
-    pub(super) head: usize,
-    pub(super) piece: usize,
+    pub(super) fields: u32,
+    pub(super) head: u32,
+    pub(super) piece: u32,
     /// How much a server may have sent ahead of its response.
-    pub(super) ahead: usize,
+    pub(super) ahead: u32,
     /// How it was ended at once, and by whom.
     pub(super) over: Option<Code>,
     pub(super) by_client: bool,
@@ -49,7 +49,7 @@ pub(in crate::l7::h2) struct Slot {
 impl Slot {
     /// A request with so many bytes of fields has come: somebody answers, and reads its content unless it is `over`.
     pub(super) fn begin(&mut self, fields: usize, over: bool) {
-        (self.fields, self.head) = (fields, fields);
+        (self.fields, self.head) = (fields as u32, fields as u32);
         (self.writes, self.reads, self.received_all) = (true, !over, over);
     }
 

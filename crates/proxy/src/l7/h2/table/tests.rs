@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::StatusCode;
-use offramp_http::h2::connection::{LEFT_OVER, MOST_WAITING};
+use offramp_http::h2::connection::{LEFT_OVER, MOST_WAITING, STILL};
 use offramp_http::h2::{Ends, FrameHeader, Kind, PREFACE, Setting, Violation, flag, write_settings};
 use offramp_http::head::{ControlData, Fields, Request};
 use offramp_net::turn::Turn;
@@ -295,6 +295,7 @@ impl World {
             TableStep::Later => {
                 self.now += 10_000;
                 self.table.borrow_mut().drop_blocked(self.now, 5000);
+                self.table.borrow_mut().end_lingering(self.now);
             }
             TableStep::Part => self.table.borrow_mut().stop(),
         }
@@ -345,7 +346,7 @@ impl World {
         let (mut unread, mut held) = (0, 0);
         for (_, slot) in table.connection.streams() {
             unread += slot.unread.len();
-            held += STREAM + slot.fields + slot.piece + slot.unread.len();
+            held += STREAM + (slot.fields + slot.piece) as usize + slot.unread.len();
         }
         assert_eq!(table.connection.unreleased(), unread, "each byte that came is given back once");
         assert_eq!(table.account.used(), held, "what is held is counted");
@@ -378,6 +379,10 @@ proptest! {
             world.check();
         }
         world.streams.clear();
+        drain(&world.table);
+        for later in [0, STILL] {
+            world.table.borrow_mut().end_lingering(world.now + later);
+        }
         let table = world.table.borrow();
         prop_assert!(table.is_empty() && table.hungry.is_empty());
         prop_assert_eq!(table.connection.open_streams(), 0);
