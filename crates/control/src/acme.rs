@@ -13,6 +13,7 @@ mod name_server;
 mod order;
 mod pause;
 mod prove;
+mod repair;
 mod requests;
 mod shop;
 mod standalone;

@@ -201,11 +201,12 @@ impl Provider {
             .header(USER_AGENT, "offramp")
             .body(Empty::<Bytes>::new())
             .map_err(|error| error.to_string())?;
-        if self.origin.url.is_https() {
+        let answered = if self.origin.url.is_https() {
             Web::new(self.roots.clone())?.exchange(request, MOST).await
         } else {
             exchange_here(request, MOST).await
-        }
+        };
+        answered.map_err(|unanswered| unanswered.reason)
     }
 }
 

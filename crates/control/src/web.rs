@@ -48,33 +48,63 @@ impl Web {
         &self,
         request: Request<B>,
         most: usize,
-    ) -> Result<Response<Bytes>, String>
+    ) -> Result<Response<Bytes>, Unanswered>
     where
         B: Body + Send + 'static,
         B::Data: Send,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let uri = request.uri();
-        let (bare, port) = place(uri, "https").ok_or("not a URL of https")?;
-        let name = ServerName::try_from(bare.clone()).map_err(|_| "no host that a certificate could name")?;
-        let stream = connect(&bare, port.unwrap_or(443)).await?;
-        let stream = self.connector.connect(name, stream).await.map_err(|error| format!("TLS: {error}"))?;
+        let (bare, port) = place(uri, "https").ok_or_else(|| Unanswered::new("not a URL of https"))?;
+        let name = ServerName::try_from(bare.clone());
+        let name = name.map_err(|_| Unanswered::new("no host that a certificate could name"))?;
+        let stream = connect(&bare, port.unwrap_or(443)).await.map_err(Unanswered::by_network)?;
+        let stream = self.connector.connect(name, stream).await;
+        let stream = stream.map_err(|error| Unanswered {
+            // A certificate that is refused does not get better within seconds.
+            is_network: error.kind() != io::ErrorKind::InvalidData,
+            reason: format!("TLS: {error}"),
+        })?;
         talk(stream, request, most).await
     }
 }
 
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) reason: String,
+    /// Set for what a machine meets while it boots: no route, no name server, connections that break.
+    pub(crate) is_network: bool,
+}
+
+impl Unanswered {
+    fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_network: false }
+    }
+
+    pub(crate) fn by_network(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_network: true }
+    }
+}
+
+impl From<hyper::Error> for Unanswered {
+    fn from(error: hyper::Error) -> Self {
+        Self { is_network: !error.is_parse() && !error.is_user(), reason: error.to_string() }
+    }
+}
+
 /// The same over plain HTTP, to a server of this machine.
-pub(crate) async fn exchange_here<B>(request: Request<B>, most: usize) -> Result<Response<Bytes>, String>
+pub(crate) async fn exchange_here<B>(request: Request<B>, most: usize) -> Result<Response<Bytes>, Unanswered>
 where
     B: Body + Send + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let (bare, port) = place(request.uri(), "http").ok_or("not a URL of http")?;
-    let stream = connect(&bare, port.unwrap_or(80)).await?;
-    let peer = stream.peer_addr().map_err(|error| error.to_string())?;
+    let (bare, port) = place(request.uri(), "http").ok_or_else(|| Unanswered::new("not a URL of http"))?;
+    let stream = connect(&bare, port.unwrap_or(80)).await.map_err(Unanswered::by_network)?;
+    let peer = stream.peer_addr().map_err(|error| Unanswered::by_network(error.to_string()))?;
     if !peer.ip().to_canonical().is_loopback() {
-        return Err(format!("{peer} is not this machine, and plain HTTP goes no farther"));
+        return Err(Unanswered::new(format!("{peer} is not this machine, and plain HTTP goes no farther")));
     }
     talk(stream, request, most).await
 }
@@ -120,7 +150,7 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// request, and no answer of a name server opens more sockets.
 const MOST_ADDRESSES: usize = 8;
 
-async fn talk<S, B>(stream: S, mut request: Request<B>, most: usize) -> Result<Response<Bytes>, String>
+async fn talk<S, B>(stream: S, mut request: Request<B>, most: usize) -> Result<Response<Bytes>, Unanswered>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     B: Body + Send + 'static,
@@ -128,20 +158,21 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let uri = request.uri().clone();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| error.to_string())?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // Ends with the response, or when nobody waits for it any more; what went wrong is reported by the sender.
     let mut connections = JoinSet::new();
     connections.spawn(connection);
     let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
-    let authority = HeaderValue::try_from(authority).map_err(|error| error.to_string())?;
+    let authority = HeaderValue::try_from(authority).map_err(|error| Unanswered::new(error.to_string()))?;
     request.headers_mut().insert(HOST, authority);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    *request.uri_mut() = path.parse::<Uri>().map_err(|error| error.to_string())?;
-    let answered = sender.send_request(request).await.map_err(|error| error.to_string());
-    let (parts, body) = answered?.into_parts();
-    let body = Limited::new(body, most).collect().await.map_err(|error| error.to_string());
+    *request.uri_mut() = path.parse::<Uri>().map_err(|error| Unanswered::new(error.to_string()))?;
+    let (parts, body) = sender.send_request(request).await?.into_parts();
+    let body =
+        Limited::new(body, most).collect().await.map_err(|error| match error.downcast::<hyper::Error>() {
+            Ok(error) => (*error).into(),
+            Err(error) => Unanswered::new(error.to_string()),
+        });
     body.map(|body| Response::from_parts(parts, body.to_bytes()))
 }
 
@@ -169,7 +200,7 @@ mod tests {
     use super::*;
 
     /// What is made of this response of a server of this machine, of which 10 bytes are allowed, and the request.
-    fn outcome(response: &'static str) -> (Result<Response<Bytes>, String>, String) {
+    fn outcome(response: &'static str) -> (Result<Response<Bytes>, Unanswered>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/keys?x=1", listener.local_addr().unwrap());
         let server = std::thread::spawn(move || {
@@ -195,10 +226,17 @@ mod tests {
             "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n0123456789A",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n0123456789A\r\n0\r\n\r\n",
         ] {
-            assert_eq!(outcome(long).0.unwrap_err(), "length limit exceeded", "{long}");
+            let unanswered = outcome(long).0.unwrap_err();
+            assert_eq!(
+                (unanswered.reason.as_str(), unanswered.is_network),
+                ("length limit exceeded", false),
+                "{long}"
+            );
         }
-        for broken in ["", "<html>", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n0"] {
-            assert!(outcome(broken).0.is_err(), "{broken}");
+        for (broken, is_network) in
+            [("", true), ("<html>", false), ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n0", true)]
+        {
+            assert_eq!(outcome(broken).0.unwrap_err().is_network, is_network, "{broken}");
         }
     }
 
@@ -237,11 +275,11 @@ mod tests {
     async fn schemes_are_not_mixed_up() {
         let request = |url: &str| Request::get(url).body(Empty::<Bytes>::new()).unwrap();
         let refused = exchange_here(request("https://127.0.0.1:1/"), 10).await;
-        assert_eq!(refused.unwrap_err(), "not a URL of http");
+        assert_eq!(refused.unwrap_err().reason, "not a URL of http");
         let refused = Web::new(Some(RootCertStore::empty()))
             .unwrap()
             .exchange(request("http://127.0.0.1:1/"), 10)
             .await;
-        assert_eq!(refused.unwrap_err(), "not a URL of https");
+        assert_eq!(refused.unwrap_err().reason, "not a URL of https");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::authority::{Authority, Fault};
+use crate::authority::{Authority, Fault, Oddity};
 use crate::crowd::{connect, trusting};
 use crate::figures::Page;
 use crate::instance::{Home, Instance};
@@ -81,13 +81,79 @@ fn answers_that_are_none_leave_the_old_certificate() {
 }
 
 #[test]
-fn an_authority_that_is_gone_or_does_not_stop_leaves_the_old_certificate() {
-    faults(&[(Fault::Down, "TLS: "), (Fault::Endless, "length limit exceeded")]);
+fn an_authority_that_does_not_stop_leaves_the_old_certificate() {
+    faults(&[(Fault::Endless, "length limit exceeded")]);
+}
+
+/// Has each fault of the network stand in the way of a renewal: it is told, and is no failure that an authority counts.
+fn unreachable(fault: Fault, reason: &str) {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let authority = Authority::start(&home.ca, Duration::from_secs(90 * 24 * 3600));
+    let text = configuration(&home, &authority, &app);
+    let instance = home.run(&text);
+    logged(&instance, "certificates changed", "");
+    let before = shown(&instance);
+    authority.set_fault(fault);
+    let refused = renew(&instance);
+    assert_eq!(refused.status.code(), Some(1), "{fault:?}: {}", stderr(&refused));
+    assert!(stderr(&refused).contains(reason), "{fault:?}: {}", stderr(&refused));
+    assert_eq!((shown(&instance), failed(&instance)), (before.clone(), 1.0));
+    logged(&instance, "no authority can be reached; the next attempt comes soon", "seconds=2");
+    authority.set_fault(Fault::None);
+    let renewed = renew(&instance);
+    assert_eq!(renewed.status.code(), Some(0), "{}", stderr(&renewed));
+    instance.until("clients get the new one", || (shown(&instance) != before).then_some(()));
+    instance.stop();
+}
+
+#[test]
+fn an_authority_that_is_gone_leaves_the_old_certificate() {
+    unreachable(Fault::Down, "TLS: ");
 }
 
 #[test]
 fn an_authority_that_says_nothing_is_waited_for_a_minute() {
-    faults(&[(Fault::Silent, "no response within 60 s")]);
+    unreachable(Fault::Silent, "no response within 60 s");
+}
+
+/// A machine that boots has no network yet: three attempts follow soon, before the pauses begin that authorities want.
+#[test]
+fn a_machine_that_boots_has_its_certificate_soon() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let authority = Authority::start(&home.ca, Duration::from_secs(90 * 24 * 3600));
+    authority.set_fault(Fault::Down);
+    let text = configuration(&home, &authority, &app);
+    let instance = home.run(&text);
+    for seconds in [2, 5, 15] {
+        let soon = "no authority can be reached; the next attempt comes soon";
+        logged(&instance, soon, &format!("seconds={seconds}"));
+    }
+    authority.set_fault(Fault::None);
+    logged(&instance, "a certificate was obtained", "names=a.test");
+    let lines = instance.process.lines(Source::Stderr);
+    assert!(!lines.iter().any(|line| line.contains("failures=")), "none was counted: {lines:?}");
+    instance.stop();
+}
+
+#[test]
+fn odd_authorities_are_understood() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let authority = Authority::start(&home.ca, Duration::from_secs(90 * 24 * 3600));
+    let text = configuration(&home, &authority, &app);
+    let instance = home.run(&text);
+    logged(&instance, "certificates changed", "");
+    for oddity in Oddity::ALL {
+        let before = shown(&instance);
+        authority.set_fault(Fault::Odd(oddity));
+        let renewed = renew(&instance);
+        assert_eq!(renewed.status.code(), Some(0), "{oddity:?}: {}", stderr(&renewed));
+        instance.until("clients get the new one", || (shown(&instance) != before).then_some(()));
+    }
+    assert_eq!(failed(&instance), 0.0);
+    instance.stop();
 }
 
 #[test]

@@ -53,6 +53,42 @@ pub(crate) enum Fault {
     NoCertificate,
     /// Responses do not say what an order replaces, nor when to ask for advice again.
     Forgetful,
+    /// Everything is issued, in an odd way.
+    Odd(Oddity),
+}
+
+/// What real authorities do that RFC 8555 has otherwise, or leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Oddity {
+    /// `newNonce` is answered with 204.
+    NonceWithoutContent,
+    /// An order that is ready is not, when it is finalized for the first and the second time.
+    NotReady,
+    /// `finalize` is answered with the order as it was before.
+    StaleOrder,
+    /// What there is not is `null`: in the directory, in orders, in authorizations, in challenges.
+    Nulls,
+    /// Orders and challenges have an error without anything in it.
+    EmptyErrors,
+    /// Authorizations offer challenges that nobody has heard of, with parts of their own.
+    UnknownChallenges,
+}
+
+impl Oddity {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::NonceWithoutContent,
+        Self::NotReady,
+        Self::StaleOrder,
+        Self::Nulls,
+        Self::EmptyErrors,
+        Self::UnknownChallenges,
+    ];
+
+    /// Whether control of the name is to be proved; whatever is done for that is enough.
+    const fn has_authorizations(self) -> bool {
+        matches!(self, Self::Nulls | Self::EmptyErrors | Self::UnknownChallenges)
+    }
 }
 
 /// An order as it was asked for.
@@ -327,14 +363,21 @@ fn answer(
     let fields = |location: &str| vec![("Location", url(location))];
     match (method, kind) {
         ("GET", "/dir") => {
-            let directory = json!({
+            let mut directory = json!({
                 "newNonce": url("/nonce"), "newAccount": url("/account"), "newOrder": url("/order"),
                 "revokeCert": url("/revoke"), "keyChange": url("/key"), "renewalInfo": url("/ari"),
                 "meta": { "profiles": { "classic": "…", "shortlived": "…" } },
             });
+            if state.lock().unwrap().fault == Fault::Odd(Oddity::Nulls) {
+                directory["meta"] = Value::Null;
+                directory["newAuthz"] = Value::Null;
+            }
             respond(stream, 200, "application/json", &[], &directory.to_string())
         }
-        (_, "/nonce") => respond(stream, 200, "text/plain", &[], ""),
+        (_, "/nonce") => {
+            let is_odd = state.lock().unwrap().fault == Fault::Odd(Oddity::NonceWithoutContent);
+            respond(stream, if is_odd { 204 } else { 200 }, "text/plain", &[], "")
+        }
         (_, "/account") => {
             respond(stream, 201, "application/json", &fields("/account/1"), "{\"status\":\"valid\"}")
         }
@@ -355,27 +398,28 @@ fn answer(
             let under_way = locked.orders.len() - locked.fetched;
             locked.most_at_once = locked.most_at_once.max(under_way);
             let index = locked.orders.len();
-            let body = order(&locked.orders[index - 1], index, locked.fault, &url).to_string();
+            let body = order(&locked, index, &url).to_string();
             respond(stream, 201, "application/json", &fields(&format!("/order/{index}")), &body)
         }
         (_, "order") => {
-            let locked = state.lock().unwrap();
-            let body = order(&locked.orders[index - 1], index, locked.fault, &url).to_string();
+            let body = order(&state.lock().unwrap(), index, &url).to_string();
             respond(stream, 200, "application/json", &fields(path), &body)
         }
-        (_, "finalize") => {
-            while state.lock().unwrap().fault == Fault::Slow {
-                thread::park_timeout(Duration::from_millis(10));
-            }
-            let csr = BASE64_URL_SAFE_NO_PAD.decode(payload["csr"].as_str().unwrap_or_default()).unwrap();
-            let mut locked = state.lock().unwrap();
-            let (chain, id) = signer.sign(&csr, index, locked.life, locked.fault);
-            let fault = locked.fault;
-            let asked = &mut locked.orders[index - 1];
-            (asked.chain, asked.certificate) = (chain, Some(id));
-            let body = order(asked, index, fault, &url).to_string();
-            respond(stream, 200, "application/json", &fields(&format!("/order/{index}")), &body)
+        (_, "authorization") => {
+            let body = authorization(&state.lock().unwrap(), index, &url).to_string();
+            respond(stream, 200, "application/json", &[], &body)
         }
+        (_, "challenge") => {
+            let mut body = challenge(index, &url);
+            body["status"] = "processing".into();
+            match state.lock().unwrap().fault {
+                Fault::Odd(Oddity::EmptyErrors) => body["error"] = json!({}),
+                Fault::Odd(Oddity::Nulls) => body["token"] = Value::Null,
+                _ => {}
+            }
+            respond(stream, 200, "application/json", &[], &body.to_string())
+        }
+        (_, "finalize") => finalize(stream, path, &payload, (state, signer), &url),
         (_, "cert") => {
             let chain = {
                 let mut locked = state.lock().unwrap();
@@ -403,20 +447,107 @@ fn answer(
     }
 }
 
-fn order(asked: &Asked, index: usize, fault: Fault, url: &impl Fn(&str) -> String) -> Value {
+/// Signs the certificate of an order.
+fn finalize(
+    stream: &mut Tls,
+    path: &str,
+    payload: &Value,
+    (state, signer): (&Mutex<State>, &Signer),
+    url: &impl Fn(&str) -> String,
+) -> io::Result<()> {
+    let index = path.rsplit('/').next().and_then(|number| number.parse::<usize>().ok()).unwrap_or_default();
+    while state.lock().unwrap().fault == Fault::Slow {
+        thread::park_timeout(Duration::from_millis(10));
+    }
+    let csr = BASE64_URL_SAFE_NO_PAD.decode(payload["csr"].as_str().unwrap_or_default()).unwrap();
+    let mut locked = state.lock().unwrap();
+    let times = locked.requests.iter().filter(|asked| *asked == path).count();
+    if locked.fault == Fault::Odd(Oddity::NotReady) && times <= 2 {
+        return problem(stream, 403, "orderNotReady", &[]);
+    }
+    let (chain, id) = signer.sign(&csr, index, locked.life, locked.fault);
+    let before = order(&locked, index, url);
+    let asked = &mut locked.orders[index - 1];
+    (asked.chain, asked.certificate) = (chain, Some(id));
+    let body = match locked.fault {
+        Fault::Odd(Oddity::StaleOrder) => before,
+        _ => order(&locked, index, url),
+    };
+    let body = body.to_string();
+    respond(stream, 200, "application/json", &[("Location", url(&format!("/order/{index}")))], &body)
+}
+
+fn order(state: &State, index: usize, url: &impl Fn(&str) -> String) -> Value {
+    let asked = &state.orders[index - 1];
+    let odd = match state.fault {
+        Fault::Odd(oddity) => Some(oddity),
+        _ => None,
+    };
+    let is_proved = odd.is_none_or(|oddity| !oddity.has_authorizations()) || was_told(state, index);
     let mut body = json!({
-        "status": if asked.certificate.is_some() { "valid" } else { "ready" },
+        "status": if asked.certificate.is_some() { "valid" } else if is_proved { "ready" } else { "pending" },
         "identifiers": asked.payload["identifiers"], "authorizations": [],
         "finalize": url(&format!("/finalize/{index}")),
     });
     for key in ["replaces", "profile"] {
-        let is_forgotten = key == "replaces" && fault == Fault::Forgetful;
+        let is_forgotten = key == "replaces" && state.fault == Fault::Forgetful;
         if !asked.payload[key].is_null() && !is_forgotten {
             body[key] = asked.payload[key].clone();
+        } else if odd == Some(Oddity::Nulls) {
+            body[key] = Value::Null;
         }
     }
     if asked.certificate.is_some() {
         body["certificate"] = url(&format!("/cert/{index}")).into();
+    } else if odd == Some(Oddity::Nulls) {
+        body["certificate"] = Value::Null;
+    }
+    if odd.is_some_and(Oddity::has_authorizations) {
+        body["authorizations"] = json!([url(&format!("/authorization/{index}"))]);
+    }
+    match odd {
+        Some(Oddity::Nulls) => body["error"] = Value::Null,
+        Some(Oddity::EmptyErrors) => body["error"] = json!({}),
+        _ => {}
+    }
+    body
+}
+
+/// Whether the authority was told that it may look.
+fn was_told(state: &State, index: usize) -> bool {
+    state.requests.iter().any(|path| *path == format!("/challenge/{index}"))
+}
+
+fn challenge(index: usize, url: &impl Fn(&str) -> String) -> Value {
+    let url = url(&format!("/challenge/{index}"));
+    json!({ "type": "tls-alpn-01", "url": url, "token": "LoqXcYV8q5ONbJQxbmR7SCTNo3tiAXDfowyjxAjEuX0",
+        "status": "pending" })
+}
+
+fn authorization(state: &State, index: usize, url: &impl Fn(&str) -> String) -> Value {
+    let used = challenge(index, url);
+    let others = match state.fault {
+        Fault::Odd(Oddity::Nulls) => {
+            vec![Value::Null, json!({ "type": "dns-01", "url": null, "token": null, "status": null })]
+        }
+        Fault::Odd(Oddity::EmptyErrors) => vec![
+            json!({ "type": "http-01", "url": "https://a.test/", "token": "t", "status": "pending", "error": {} }),
+        ],
+        _ => vec![
+            json!({ "type": "dns-persist-01", "url": "https://a.test/", "status": "waiting",
+                "issuer-domain-names": ["a.test"] }),
+            json!({ "type": { "name": "of tomorrow" }, "accounts": 7 }),
+        ],
+    };
+    let challenges = [others, vec![used]].concat();
+    let mut body = json!({
+        "status": if was_told(state, index) { "valid" } else { "pending" },
+        "identifier": state.orders[index - 1].payload["identifiers"][0],
+        "challenges": challenges,
+    });
+    if state.fault == Fault::Odd(Oddity::Nulls) {
+        body["wildcard"] = Value::Null;
+        body["expires"] = Value::Null;
     }
     body
 }

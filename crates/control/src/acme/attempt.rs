@@ -8,7 +8,7 @@ use offramp_observe::timestamp::{Precision, write_rfc3339};
 
 use super::Want;
 use super::order::{Failure, order};
-use super::pause::{Bars, Scope};
+use super::pause::{Bars, QuickTries, Scope};
 use super::shop::Shop;
 
 /// What came of an order: until when the certificate is valid, or why there is none.
@@ -43,6 +43,7 @@ impl Meanwhile {
 pub(super) async fn attempt(want: &Want, shop: &Shop, meanwhile: Meanwhile, bars: &mut Bars) -> Outcome {
     let names = want.names();
     let mut reasons = Vec::new();
+    let mut is_network = true;
     let now = SystemTime::now();
     if let Some(wait) = shop.pauses(bars).shortest(&want.authorities, now) {
         return Err(format!("every authority wants to be left alone until {}", date(now + wait)));
@@ -60,6 +61,7 @@ pub(super) async fn attempt(want: &Want, shop: &Shop, meanwhile: Meanwhile, bars
             let fields = [("names", (&names).into()), ("reason", (&reason).into())];
             shop.log.warn("an authority is left out", &fields);
             reasons.push(reason);
+            is_network = false;
             continue;
         }
         begun(want, authority, shop, meanwhile);
@@ -74,8 +76,9 @@ pub(super) async fn attempt(want: &Want, shop: &Shop, meanwhile: Meanwhile, bars
                 shop.log.info("a certificate was obtained", &fields);
                 return Ok(until);
             }
-            Err(Failure { reason, pause }) => {
+            Err(Failure { reason, pause, is_network: by_network }) => {
                 let now = SystemTime::now();
+                is_network &= by_network;
                 let of = |scope| pause.filter(|pause| pause.scope == scope).map(|pause| pause.wait);
                 bars.note(authority, now, of(Scope::Names));
                 if let Some(wait) = of(Scope::Authority) {
@@ -88,11 +91,28 @@ pub(super) async fn attempt(want: &Want, shop: &Shop, meanwhile: Meanwhile, bars
             }
         }
     }
+    if comes_soon(&names, shop, bars, is_network && !reasons.is_empty()) {
+        return Err(reasons.join("; "));
+    }
     failed(want, shop, shop.pauses(bars).shortest(&want.authorities, SystemTime::now()));
     if reasons.is_empty() {
         reasons.push("every authority wants to be left alone".into());
     }
     Err(reasons.join("; "))
+}
+
+/// Has the next attempt come soon where the network kept every authority from answering. Such a failure is not noted.
+fn comes_soon(names: &str, shop: &Shop, bars: &mut Bars, is_network: bool) -> bool {
+    if !is_network {
+        bars.quick = bars.quick.map(|_| QuickTries::default());
+        return false;
+    }
+    let Some(wait) = bars.quick.as_mut().and_then(|quick| quick.note(SystemTime::now())) else {
+        return false;
+    };
+    let fields = [("names", names.into()), ("seconds", wait.as_secs().into())];
+    shop.log.warn("no authority can be reached; the next attempt comes soon", &fields);
+    true
 }
 
 /// Says that a certificate is being ordered, and what clients get meanwhile.

@@ -2,12 +2,13 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use offramp_certs::client_auth::load_roots;
@@ -15,7 +16,8 @@ use offramp_config::model::Authority;
 use tokio::time::timeout;
 
 use super::pause::{Pause, Scope};
-use crate::web::Web;
+use super::repair::repaired;
+use crate::web::{Unanswered, Web};
 
 /// For a request and its whole response.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -36,6 +38,8 @@ pub(super) struct Client {
     web: Web,
     /// How long the last refusal asked to wait, in seconds, and its body.
     refusal: Arc<Mutex<Option<(u64, Bytes)>>>,
+    /// Set while the network keeps the authority from answering.
+    unreachable: Arc<AtomicBool>,
 }
 
 impl Client {
@@ -47,7 +51,7 @@ impl Client {
                 Some(load_roots(&ca.path, SystemTime::now()).map_err(|error| error.to_string())?.roots)
             }
         };
-        Ok(Self { web: Web::new(roots)?, refusal: Arc::default() })
+        Ok(Self { web: Web::new(roots)?, refusal: Arc::default(), unreachable: Arc::default() })
     }
 
     /// The pause that the authority asked for when it refused something last, of an order for `names`.
@@ -57,11 +61,18 @@ impl Client {
         Some(Pause { wait: Duration::from_secs(*seconds), scope: Scope::of(body, names) })
     }
 
+    /// Set where the last request got no answer, because of the network.
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.unreachable.load(Ordering::Relaxed)
+    }
+
     async fn send(self, request: Request<BodyWrapper<Bytes>>) -> Result<Response<Bytes>, String> {
         let (uri, method) = (request.uri().clone(), request.method().clone());
-        let answered = timeout(LIMIT, self.web.exchange(request, MOST)).await;
-        let response = answered.map_err(|_| format!("{uri}: no response within {} s", LIMIT.as_secs()));
-        let mut response = response?.map_err(|reason| format!("{uri}: {reason}"))?;
+        let late = || Unanswered::by_network(format!("no response within {} s", LIMIT.as_secs()));
+        let answered = timeout(LIMIT, self.web.exchange(request, MOST)).await.unwrap_or_else(|_| Err(late()));
+        let is_network = answered.as_ref().is_err_and(|unanswered| unanswered.is_network);
+        self.unreachable.store(is_network, Ordering::Relaxed);
+        let mut response = answered.map_err(|unanswered| format!("{uri}: {}", unanswered.reason))?;
         bound_wait(response.headers_mut());
         let refused = response.status().is_client_error() || response.status().is_server_error();
         if let Some(wait) = retry_after(response.headers()).filter(|_| refused) {
@@ -71,10 +82,17 @@ impl Client {
         if method == Method::GET && !refused {
             response.headers_mut().entry(RETRY_AFTER).or_insert(UNSAID.into());
         }
-        match strange(&response, refused) {
-            Some(what) => Err(format!("{uri}: {what}")),
-            None => Ok(response),
+        if let Some(what) = strange(&response, refused) {
+            return Err(format!("{uri}: {what}"));
         }
+        if let Some(body) = repaired(response.body(), refused) {
+            *response.body_mut() = body.into();
+        }
+        if response.status().is_success() {
+            // Of newNonce 204 is as good as 200 (RFC 8555 section 7.2), and the library tells no others apart.
+            *response.status_mut() = StatusCode::OK;
+        }
+        Ok(response)
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::advice::Advice;
 use super::ask::{Answer, ask};
 use super::attempt::{Meanwhile, Outcome, attempt, date};
-use super::pause::Bars;
+use super::pause::{Bars, QuickTries};
 use super::shop::Shop;
 use super::{Terms, Want};
 use crate::supervise::{self, Pauses};
@@ -44,7 +44,8 @@ pub(super) async fn guard(want: Want, shop: Arc<Shop>, prompts: Receiver<Prompt>
 async fn keep(want: Want, shop: Arc<Shop>, prompts: Arc<Mutex<Receiver<Prompt>>>) {
     let prompts = prompts.lock_owned().await;
     let seen = shop.storage.certificate(&want.subject, SystemTime::now()).map(|one| one.not_before);
-    let (advice, bars, asked) = Default::default();
+    let (advice, asked) = Default::default();
+    let bars = Bars::with_quick_tries();
     let mut keeper = Keeper { want, shop, prompts, occasion: Occasion::Prompted, advice, bars, seen, asked };
     loop {
         keeper.step().await;
@@ -147,6 +148,7 @@ impl Keeper {
             () = sleep(wait) => {}
             Some(prompt) = self.prompts.recv() => {
                 self.occasion = Occasion::Prompted;
+                self.bars.quick = self.bars.quick.map(|_| QuickTries::default());
                 if let Prompt::Renew(answer) = prompt {
                     self.asked.push(answer);
                 }
@@ -161,7 +163,11 @@ impl Keeper {
         let by_name = |authority| self.shop.barred(authority, &self.want.subject, now);
         let validated = self.want.authorities.iter().map(by_name).min().unwrap_or(now);
         let paused = self.shop.pauses(&self.bars).shortest(&self.want.authorities, now).unwrap_or_default();
-        failures.earliest(now, self.occasion, random).max(validated).max(now + paused)
+        let soon = self.bars.quick.and_then(|quick| quick.next());
+        // What failed before the network did says nothing of how soon it is back.
+        let occasion = if soon.is_some() { Occasion::Prompted } else { self.occasion };
+        let soon = soon.unwrap_or(now);
+        failures.earliest(now, occasion, random).max(validated).max(now + paused).max(soon)
     }
 
     async fn renew(&mut self, is_renewal: bool) {

@@ -8,10 +8,10 @@ use instant_acme::{
 use offramp_certs::Certificate;
 use offramp_certs::acme::{PendingOrder, request};
 use offramp_config::model::Authority;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Want;
-use super::http::Client;
+use super::http::{Client, is_of_type};
 use super::pause::Pause;
 use super::prove::{Unproved, prove, sweep};
 use super::shop::{Shop, insist, is_unknown_account};
@@ -24,7 +24,9 @@ const SIGNING: RetryPolicy = RetryPolicy::new()
     .backoff(1.5)
     .timeout(Duration::from_secs(300));
 /// Steps that an order takes at most: one for each of its states, and some that nothing came of.
-const STEPS: u32 = 8;
+const STEPS: u32 = 12;
+/// The longest wait for an order to become what its authority has said that it is.
+const LONGEST_SETTLING: Duration = Duration::from_secs(60);
 
 /// How often one order is gone on with. An order that an authority neither ends nor lets succeed must not keep another one
 /// from being placed; one that a process leaves which is killed again and again has come to its end by then.
@@ -42,16 +44,23 @@ pub(super) struct Failure {
     pub(super) reason: String,
     /// The pause that the authority asked for.
     pub(super) pause: Option<Pause>,
+    /// Set where the network kept the authority from answering.
+    pub(super) is_network: bool,
 }
 
 /// Obtains the certificate and puts it on disk.
 pub(super) async fn order(want: &Want, authority: &Authority, shop: &Shop) -> Result<Certificate, Failure> {
-    let client = Client::new(authority).map_err(|reason| Failure { reason, pause: None })?;
+    let client =
+        Client::new(authority).map_err(|reason| Failure { reason, pause: None, is_network: false })?;
     let limit = limit(authority);
     let outcome = timeout(limit, obtain(want, authority, shop, &client)).await;
     let outcome = outcome.unwrap_or_else(|_| Err(format!("not done within {} s", limit.as_secs()).into()));
     let names: Vec<String> = want.subject.names().iter().map(ToString::to_string).collect();
-    let failure = |Unproved { reason, .. }| Failure { reason: bounded(reason), pause: client.pause(&names) };
+    let failure = |Unproved { reason, .. }| Failure {
+        reason: bounded(reason),
+        pause: client.pause(&names),
+        is_network: client.is_unreachable(),
+    };
     outcome.map_err(failure)
 }
 
@@ -81,6 +90,7 @@ async fn obtain(
         Some(resumed) => resumed,
         None => begin(want, authority, shop, client, account).await?,
     };
+    let mut settling = Duration::from_secs(1);
     for _ in 0..STEPS {
         match order.state().status {
             OrderStatus::Pending => {
@@ -95,7 +105,16 @@ async fn obtain(
             OrderStatus::Ready => {
                 let names: Vec<String> = want.subject.names().iter().map(ToString::to_string).collect();
                 let csr = request::signing_request(&names, &pending.key)?;
-                insist!(order.finalize_csr(&csr).await).map_err(|error| error.to_string())?;
+                match insist!(order.finalize_csr(&csr).await) {
+                    Ok(()) if order.state().status != OrderStatus::Ready => {}
+                    // It was ready by one part of the authority and is not by another (RFC 8555 section 7.4), or it was
+                    // taken and its state is that of before: its present state says how it goes on.
+                    Ok(()) => settle(&mut order, &mut settling).await?,
+                    Err(error) if is_of_type(&error, "orderNotReady") => {
+                        settle(&mut order, &mut settling).await?;
+                    }
+                    Err(error) => return Err(error.to_string().into()),
+                }
             }
             OrderStatus::Processing | OrderStatus::Valid => {
                 let chain = if matches!(order.state().status, OrderStatus::Valid) {
@@ -113,6 +132,13 @@ async fn obtain(
         }
     }
     Err("the order does not come to an end".to_owned().into())
+}
+
+/// Waits, longer each time, and asks for the order's state.
+async fn settle(order: &mut Order, wait: &mut Duration) -> Result<(), String> {
+    sleep(*wait).await;
+    *wait = (*wait * 2).min(LONGEST_SETTLING);
+    insist!(order.refresh().await.map(|_| ())).map_err(|error| error.to_string())
 }
 
 /// Puts what was issued in its place. An order whose certificate is of no use has ended; one whose certificate could

@@ -67,17 +67,53 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
+/// The first attempts after a fault of the network, which follow soon: a machine that boots has routes and name servers a
+/// few seconds later. No authority has counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct QuickTries {
+    done: usize,
+    /// When the next one is.
+    next: Option<SystemTime>,
+}
+
+impl QuickTries {
+    /// Notes that no authority could be reached; the wait until the next attempt, if that is a quick one.
+    pub(super) fn note(&mut self, now: SystemTime) -> Option<Duration> {
+        let wait = QUICK.get(self.done).copied();
+        self.done += usize::from(wait.is_some());
+        self.next = wait.map(|wait| now + wait);
+        wait
+    }
+
+    /// When the next attempt is, while quick ones are made.
+    pub(super) fn next(&self) -> Option<SystemTime> {
+        self.next
+    }
+}
+
+/// Between quick attempts.
+const QUICK: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(15)];
+
 /// Until when authorities want to be left alone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bars(HashMap<String, SystemTime>);
+pub(super) struct Bars {
+    until: HashMap<String, SystemTime>,
+    /// Of a certificate that is tried again by itself.
+    pub(super) quick: Option<QuickTries>,
+}
 
 impl Bars {
+    /// None yet, with quick attempts after a fault of the network.
+    pub(super) fn with_quick_tries() -> Self {
+        Self { quick: Some(QuickTries::default()), ..Self::default() }
+    }
+
     /// Notes what an authority asked for last. Without a pause it was asked for nothing.
     pub(super) fn note(&mut self, authority: &Authority, now: SystemTime, wait: Option<Duration>) {
         let directory = authority.directory.as_str();
         match wait {
-            Some(wait) => self.0.insert(directory.to_owned(), now + wait.min(schedule::LONGEST_WAIT)),
-            None => self.0.remove(directory),
+            Some(wait) => self.until.insert(directory.to_owned(), now + wait.min(schedule::LONGEST_WAIT)),
+            None => self.until.remove(directory),
         };
     }
 
@@ -90,7 +126,7 @@ impl Bars {
 
     /// How long an authority is to be left alone. One that was noted before the clock was set back says nothing.
     pub(super) fn left(&self, authority: &Authority, now: SystemTime) -> Option<Duration> {
-        let left = self.0.get(authority.directory.as_str())?.duration_since(now).ok()?;
+        let left = self.until.get(authority.directory.as_str())?.duration_since(now).ok()?;
         Some(left).filter(|left| !left.is_zero() && *left <= schedule::LONGEST_WAIT)
     }
 }
@@ -118,6 +154,18 @@ impl Pauses<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn three_attempts_follow_a_fault_of_the_network_soon() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let mut quick = QuickTries::default();
+        assert_eq!(quick.next(), None);
+        for seconds in [2, 5, 15] {
+            let wait = Duration::from_secs(seconds);
+            assert_eq!((quick.note(now), quick.next()), (Some(wait), Some(now + wait)));
+        }
+        assert_eq!((quick.note(now), quick.next(), quick.note(now)), (None, None, None));
+    }
 
     fn authorities() -> Vec<Authority> {
         ["a", "b"]
