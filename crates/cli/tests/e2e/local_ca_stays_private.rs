@@ -9,6 +9,7 @@ use offramp_testkit::server::{Listen, Server, apps};
 use crate::crowd::{close, connect, echo, trusting};
 use crate::instance::{Home, LISTENER};
 use crate::offramp::{output, stderr, stdout};
+use crate::reload_loses_no_request::reload;
 
 /// Every file below `directory`, with its mode.
 fn modes(directory: &Path) -> Vec<(String, u32)> {
@@ -57,6 +58,37 @@ fn it_vouches_for_the_hosts_of_the_routes() {
     assert!(stdout(&told).contains(&ca.display().to_string()), "{}", stdout(&told));
     assert!(!stdout(&told).contains("PRIVATE KEY") && !stdout(&told).contains("ca.key"));
     instance.stop();
+}
+
+/// A certificate has a hundred names at most, and a configuration as many hosts as it likes: from its routes, or on the
+/// list of a certificate.
+#[test]
+fn more_names_than_a_certificate_has_are_all_served() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let names: Vec<String> = (0..230).map(|number| format!("\"n{number}.home.arpa\"")).collect();
+    let names = names.join(", ");
+    let server = app.address();
+    for text in [
+        format!("{LISTENER}[[route]]\nhost = [{names}]\nserver = \"{server}\"\n"),
+        format!(
+            "{LISTENER}[[certificate]]\nlocal = true\nnames = [{names}]\n[[route]]\nserver = \"{server}\"\n"
+        ),
+    ] {
+        let instance = Home::new().run(&text);
+        let config = trusting(&instance.home.file("state/ca/ca.pem"));
+        for number in [0, 99, 100, 199, 200, 229] {
+            let mut tls = connect(&config, instance.address(), &format!("n{number}.home.arpa")).unwrap();
+            echo(&mut tls, "hello").unwrap();
+            close(tls).unwrap();
+        }
+        assert!(connect(&config, instance.address(), "n230.home.arpa").is_err());
+        let issued = fs::read_dir(instance.home.file("state/ca/issued")).unwrap().count();
+        assert_eq!(issued, 3);
+        // A restart and a reload find them again.
+        reload(&instance);
+        assert_eq!(fs::read_dir(instance.home.file("state/ca/issued")).unwrap().count(), issued);
+        instance.stop();
+    }
 }
 
 #[test]

@@ -158,7 +158,7 @@ pub const TABLE: &[Key] = rows! {
     "certificate.cert": Kind::Text("a file's path"), absent("`local` must be set"), Live, NOW, "The PEM file with the chain, including the server's own certificate";
     "certificate.key": Kind::Text("a file's path"), absent("the key is in the file of `cert`"), Live, NOW, "The PEM file with the private key";
     "certificate.ocsp": Kind::Text("a file's path"), absent("the file `NAME.ocsp` beside `NAME.pem`, if there is one"), Live, NOW, "The file with the OCSP response to staple";
-    "certificate.local": Kind::Bool, toml("false"), Live, NOW, "Issue the certificate from the local CA in `state_dir`";
+    "certificate.local": Kind::Bool, toml("false"), Live, NOW, "Issue the certificate from the local CA in `state_dir`, one for each 100 names";
     "certificate.names": Kind::List("host names, `*.` wildcards, IP addresses"), absent("the hosts of the routes, or `localhost`"), Live, NOW, "What a certificate with `local` or `acme` is valid for";
     "certificate.default": Kind::Bool, absent("the first certificate that does not say `false` is the default"), Live, NOW, "Whether clients that name no known server get this certificate; without any default they get the alert `unrecognized_name`";
     "certificate.directory": Kind::Text("a folder's path"), LIST_ABSENT, Live, NOW, "Every pair of certificate and key in a folder: `NAME.pem` or `NAME.crt` with `NAME.key`, `NAME.pem` with both, `NAME/fullchain.pem` with `NAME/privkey.pem`";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use offramp_certs::acme::{Demanded, Storage};
-use offramp_certs::local_ca::LocalCa;
+use offramp_certs::local_ca::{LocalCa, MAX_NAMES};
 use offramp_certs::store::{Entry, Store};
 use offramp_certs::{Certificate, DnsPattern, Warning, directory};
 use offramp_config::model::{
@@ -152,8 +152,11 @@ fn load(config: &Config, look: &mut Look<'_>, mint: bool, report: &mut Report) -
             }
             Part::Local(names) => {
                 let names = names.iter().map(ToString::to_string).collect();
-                let issued = obtained.local(&item.at, names, look, report);
-                entries.extend(issued.map(|certificate| Entry { certificate, default: is_default }));
+                let issued = obtained.local(&item.at, names, look, report).into_iter().enumerate();
+                entries.extend(
+                    issued
+                        .map(|(index, certificate)| Entry { certificate, default: is_default && index == 0 }),
+                );
             }
             Part::Acme(AcmeCertificate { on_demand: Some(_), .. }) => {
                 if !demanded {
@@ -344,20 +347,28 @@ impl<'c> Obtained<'c> {
         Self { config, mint, authority, storage, wants: Vec::new(), kept: None }
     }
 
-    /// A certificate of the local CA; where nothing may be written one that it has issued before.
+    /// Certificates of the local CA, each for as many of the names as one may have; where nothing may be written those
+    /// that it has issued before.
     fn local(
         &mut self,
         at: &At,
-        names: Vec<String>,
+        mut names: Vec<String>,
         look: &mut Look<'_>,
         report: &mut Report,
-    ) -> Option<Arc<Certificate>> {
+    ) -> Vec<Arc<Certificate>> {
         self.authority.open(self.config, at, look, self.mint, report);
-        match self.mint {
-            true => self.authority.issue(at, names, look, report),
-            false if look.keeps_old() => self.authority.known(at, names, look, report),
-            false => self.authority.issued(&names, look.now()).map(Arc::new),
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.to_ascii_lowercase()));
+        let mut issued = Vec::new();
+        for names in names.chunks(MAX_NAMES) {
+            let names = names.to_vec();
+            issued.extend(match self.mint {
+                true => self.authority.issue(at, names, look, report),
+                false if look.keeps_old() => self.authority.known(at, names, look, report),
+                false => self.authority.issued(&names, look.now()).map(Arc::new),
+            });
         }
+        issued
     }
 
     /// The certificate, or what stands in for it until it is obtained: for each name one of a former set, or of the
@@ -465,9 +476,10 @@ impl<'c> Obtained<'c> {
             names.push("localhost".into());
         }
         if !names.is_empty() {
-            let issued = self.local(&At::NOWHERE, names, look, report);
-            let default = unsaid && entries.is_empty();
-            entries.extend(issued.map(|certificate| Entry { certificate, default }));
+            for certificate in self.local(&At::NOWHERE, names, look, report) {
+                let default = unsaid && entries.is_empty();
+                entries.push(Entry { certificate, default });
+            }
         }
     }
 }
