@@ -34,7 +34,7 @@ pub fn request(facts: &RequestFacts) -> Entry<'_> {
             status: facts.status,
             bytes: facts.traffic.to_client,
             received: Some(facts.traffic.from_client),
-            duration_us: Some(duration(facts.times.total)),
+            duration_us: (!facts.is_open_ended).then(|| duration(facts.times.total)),
         },
         referer: facts.request.referer.as_deref(),
         agent: facts.request.user_agent.as_deref(),
@@ -129,6 +129,11 @@ mod tests {
         assert_eq!(entry.client, Some([192, 0, 2, 1].into()));
         assert_eq!((entry.proxy.id, entry.proxy.cause), (Some(&b"id-1"[..]), None));
         assert_eq!(entry.request.protocol, Some(&b"HTTP/2.0"[..]));
+        assert_eq!(entry.response.duration_us, Some(0));
+        let Event::Request(mut facts) = event else { unreachable!() };
+        (facts.is_open_ended, facts.close) = (true, Close::from(Cause::ClientLeft));
+        let open_ended = request(&facts);
+        assert_eq!((open_ended.response.duration_us, open_ended.proxy.cause), (None, None));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! From the parts of a line to an entry: every value is read here, whichever format it comes from.
 
+use offramp_observe::Cause;
+
 use crate::entry::Entry;
 use crate::parse_error::ParseError;
 
@@ -128,7 +130,14 @@ impl<'a> Draft<'a> {
     pub(super) fn finish(mut self, changed: bool, escapes: Escapes, scratch: &'a mut Vec<u8>) -> Entry<'a> {
         self.what_was_asked();
         let mut entry = self.entry;
-        if self.blameless {
+        let is_tunnel = entry.response.status == 101;
+        if is_tunnel || entry.proxy.cause == Some(Cause::ClientLeft.name().as_bytes()) {
+            // It lasts until somebody leaves, which says nothing of the server.
+            entry.response.duration_us = None;
+        }
+        // HAProxy's state of a session that the client has ended.
+        let has_left = is_tunnel && matches!(entry.proxy.cause, Some([b'c' | b'C', ..]));
+        if self.blameless || has_left {
             entry.proxy.cause = None;
         }
         let upper = entry.host.is_some_and(|host| host.iter().any(u8::is_ascii_uppercase));

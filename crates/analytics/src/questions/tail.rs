@@ -21,7 +21,7 @@ const BACK: Duration = Duration::from_secs(600);
 const MOST: usize = 50_000;
 
 /// What is shown of a request, and at the end what only the filter needs.
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "time",
     "host",
     "client",
@@ -31,6 +31,7 @@ const COLUMNS: [&str; 12] = [
     "status",
     "bytes",
     "duration_us",
+    "cause",
     "referer",
     "agent",
     "bot",

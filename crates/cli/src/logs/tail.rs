@@ -55,7 +55,7 @@ pub(super) fn run(arguments: logs::Tail) -> Result<(), Failure> {
     }
 }
 
-/// A line for each request: time, status, client, method, host and path, bytes, and how long it took.
+/// A line for each request: time, status, client, method, host and path, bytes, how long it took, and why it failed.
 fn lines(answer: &Answer, columns: Option<usize>) -> String {
     let mut text = String::new();
     for row in &answer.rows {
@@ -80,7 +80,11 @@ fn lines(answer: &Answer, columns: Option<usize>) -> String {
         let asked = asked.replace(char::is_control, "\u{fffd}");
         let (client, method) = (word("client"), word("method"));
         let before = format!("{time}  {:>3}  {client:<15}  {method:<4}  ", word("status"));
-        let after = format!("  {} B  {took}", word("bytes"));
+        let cause = match cell("cause") {
+            Some(Value::Text(_)) => format!("  {}", word("cause")),
+            _ => String::new(),
+        };
+        let after = format!("  {} B  {took}{cause}", word("bytes"));
         let room = columns.map(|columns| columns.saturating_sub(before.len() + after.len()).max(LEAST));
         let asked = room.map_or_else(|| asked.clone(), |room| render::shorten(&asked, room));
         text += &format!("{before}{asked}{after}\n");
@@ -119,6 +123,13 @@ mod tests {
         assert_eq!(
             lines(&answer, Some(82)),
             "2026-11-22 10:00:00  200  192.0.2.1        GET   a.test/news?pag…  5120 B  12.3 ms\n"
+        );
+        let mut failed = answer;
+        failed.columns.push("cause".to_owned());
+        failed.rows[0].push(text("client_aborted"));
+        assert_eq!(
+            lines(&failed, Some(98)),
+            "2026-11-22 10:00:00  200  192.0.2.1        GET   a.test/news?pag…  5120 B  12.3 ms  client_aborted\n"
         );
     }
 }

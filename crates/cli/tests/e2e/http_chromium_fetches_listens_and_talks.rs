@@ -66,10 +66,12 @@ fn chromium_fetches_listens_and_talks() {
     assert_eq!(told["protocol"], "h2", "{told}");
 
     let socket = instance.event("the WebSocket", |event| text(event, "path") == "/socket");
-    assert_eq!((text(&socket, "method"), text(&socket, "protocol")), ("CONNECT", "HTTP/2.0"), "{socket}");
-    assert_eq!((socket["status"].as_u64(), cause(&socket)), (Some(200), "completed"), "{socket}");
+    assert_eq!((text(&socket, "method"), text(&socket, "protocol")), ("GET", "HTTP/2.0"), "{socket}");
+    assert_eq!((socket["status"].as_u64(), cause(&socket)), (Some(101), "completed"), "{socket}");
     assert!(socket["bytes_from_client"].as_u64().unwrap() > 70_000, "{socket}");
-    instance.event("the events that were not listened to any more", |event| text(event, "path") == "/events");
+    let listened = instance
+        .event("the events that were not listened to any more", |event| text(event, "path") == "/events");
+    assert_eq!((cause(&listened), &listened["fault"]), ("client_left", &"nobody".into()), "{listened}");
     let events = instance.stop();
     let failed = |event: &&Value| event["status"].as_u64().is_some_and(|status| status >= 500);
     assert!(!events.iter().any(|event| failed(&event)), "{events:?}");

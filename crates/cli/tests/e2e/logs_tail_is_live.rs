@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use offramp_testkit::process::{Process, Signal, Source, temp_dir};
+use offramp_testkit::process::{Process, Ready, Signal, Source, temp_dir};
 
 use crate::instance::{LIFE, PATIENCE};
 use crate::logs_desk::{answer, command};
@@ -15,6 +15,34 @@ fn add(home: &Path, path: &str, status: u16) {
     fs::write(home.join(&file), format!("{now}|192.0.2.9|GET {path} HTTP/1.1|{status}|40\n")).unwrap();
     let format = "$time_iso8601|$remote_addr|$request|$status|$body_bytes_sent";
     answer(home, &["ingest", "--log-format", format, "--host", "a.test", "--store", "sqlite:a.db", &file]);
+}
+
+/// The reason why a request failed stands in its line, and in JSON.
+#[test]
+fn the_cause_is_shown() {
+    let home = temp_dir();
+    let now = jiff::Timestamp::now();
+    let event = |path: &str, cause: &str, fault: &str| {
+        format!(
+            r#"{{"time":"{now}","event":"request","client":"192.0.2.9","method":"GET","host":"a.test","path":"{path}","status":502,"bytes_to_client":40,"total_us":1000,"cause":"{cause}","fault":"{fault}"}}"#
+        )
+    };
+    let lines = [event("/refused", "connect_refused", "server"), event("/fine", "completed", "nobody")];
+    fs::write(home.path().join("a.log"), lines.join("\n") + "\n").unwrap();
+    answer(home.path(), &["ingest", "--format", "json", "--store", "sqlite:a.db", "a.log"]);
+    for (json, refused, fine) in [
+        (false, "1.0 ms  connect_refused", "a.test/fine  40 B  1.0 ms"),
+        (true, r#""duration_us":1000,"cause":"connect_refused","#, r#""duration_us":1000,"cause":null,"#),
+    ] {
+        let arguments = ["tail", "--store", "sqlite:a.db", "--json"];
+        let tail = Process::start(command(home.path(), &arguments[..3 + usize::from(json)]), LIFE).unwrap();
+        tail.wait_for(&Ready::Line("/fine".to_owned()), PATIENCE).unwrap();
+        let lines = tail.lines(Source::Stdout);
+        assert!(lines.iter().any(|line| line.contains("/refused") && line.contains(refused)), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("/fine") && line.contains(fine)), "{lines:?}");
+        assert!(!lines.iter().any(|line| line.ends_with("ms  ")), "{lines:?}");
+        tail.signal(Signal::TERM).unwrap();
+    }
 }
 
 #[test]

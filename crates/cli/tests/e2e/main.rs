@@ -36,6 +36,7 @@ mod clients_are_revoked;
 mod clients_have_fingerprints;
 mod clients_leave_early;
 mod clients_show_certificates;
+mod closed_tabs_are_no_errors;
 mod conversation;
 mod crowd;
 mod curl_reaches_an_application;

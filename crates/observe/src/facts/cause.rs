@@ -78,6 +78,7 @@ causes! {
     IdleTimeout, "idle_timeout", Nobody, "No byte moved in either direction for `idle_timeout`.";
     Drain, "drain", Policy, "Offramp was stopping or reloading, and `drain_timeout` ran out.";
     ClosedByOperator, "closed_by_operator", Policy, "An operator closed the connection through the admin API (`offramp ctl conns --kill`).";
+    ClientLeft, "client_left", Nobody, "The client closed a WebSocket, another tunnel or an event stream, as a closed tab does; such responses have no other end.";
     ClientSilent, "client_silent", Nobody, "The client closed before it sent a byte, as health checks and port scans do.";
     AcmeChallenge, "acme_challenge", Nobody, "A certificate authority looked whether the name leads here (ALPN `acme-tls/1`), and was answered.";
 

@@ -37,6 +37,8 @@ pub struct RequestFacts {
     pub close: Close,
     /// Its place in a distributed trace.
     pub trace: Option<Trace>,
+    /// Set for tunnels and event streams, which last until somebody leaves: their duration says nothing of the server.
+    pub is_open_ended: bool,
 }
 
 impl RequestFacts {
@@ -61,6 +63,7 @@ impl RequestFacts {
             times: RequestTimes::default(),
             close: Close::from(Cause::Internal),
             trace: None,
+            is_open_ended: false,
         }
     }
 

@@ -230,7 +230,7 @@ fn first<'f>(fields: &'f Fields, name: &'static [u8]) -> Option<&'f [u8]> {
 }
 
 /// The media type of the content without its parameters, as it was written.
-fn media_type(fields: &Fields) -> &[u8] {
+pub(super) fn media_type(fields: &Fields) -> &[u8] {
     let value = first(fields, b"content-type").unwrap_or_default();
     value.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii()
 }

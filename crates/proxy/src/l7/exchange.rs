@@ -21,7 +21,7 @@ use super::client_certificate::ClientCertificate;
 use super::compress;
 use super::early;
 use super::files;
-use super::forward::{Forward, Forwarded};
+use super::forward::{Forward, Forwarded, is_websocket};
 use super::forwarded_fields;
 use super::inbound::Inbound;
 use super::intake::{GuardState, HeadFlags};
@@ -100,6 +100,10 @@ pub(crate) fn serve(
         let Request { mut head, body, protocol, refused } = request;
         let (context, understood) = arrive(&session, &head, &client, refused);
         let record_guard = RecordGuard(Rc::clone(&context.record));
+        if protocol.as_deref().is_some_and(is_websocket) {
+            // As servers get it, and as it is noted over HTTP/1.1 (RFC 8441 §5).
+            context.record.note(|facts| facts.request.method = "GET".into());
+        }
         let found = context.find(&head);
         let entry = match understood {
             Ok(()) => route(&session, &context, &client, (&mut head, body, protocol), (found, record_guard)),

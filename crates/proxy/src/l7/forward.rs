@@ -17,6 +17,7 @@ use offramp_upstream::{
 use super::access;
 use super::answer::Refusal;
 use super::body::{Bounds, ClientBody, Reply};
+use super::compress::media_type;
 use super::exchange::{Client, Outcome, RequestContext, finish};
 use super::forwarded_fields;
 use super::inbound::Inbound;
@@ -300,6 +301,7 @@ impl Forward<'_> {
             facts.times.queue = (!answer.queue.is_zero()).then_some(answer.queue);
             facts.times.connect = answer.connect;
             facts.times.first_byte = Some(record.elapsed());
+            facts.is_open_ended = is_event_stream(&answer.response.fields);
         });
         let set_cookie = answer.set_cookie;
         let mut response = answer.response;
@@ -351,7 +353,7 @@ impl Forward<'_> {
         response.fields.remove(Known::ContentLength);
         match (turn, self.client.line(), server) {
             (Turn::Upgrade, Some(line), Some(server)) => {
-                record_guard.0.answered(101);
+                record_guard.0.opened();
                 if let Some(protocol) = protocol {
                     switching(&mut response.fields, &protocol);
                 }
@@ -362,7 +364,7 @@ impl Forward<'_> {
                 Ok(response)
             }
             (Turn::Stream, _, Some(server)) if protocol.as_deref().is_some_and(is_websocket) => {
-                record_guard.0.answered(200);
+                record_guard.0.opened();
                 response.set_status(StatusCode::OK);
                 response.fields.remove_named(SEC_WEBSOCKET_ACCEPT);
                 let mut response = response.map(|_| Reply::tunnel(Switch { server, record_guard }));
@@ -390,8 +392,18 @@ fn was_reset(body: &Inbound) -> bool {
     }
 }
 
+/// Set for server-sent events, and for pictures that replace each other. They have no length, so that no other response is
+/// searched for its type.
+fn is_event_stream(fields: &Fields) -> bool {
+    if fields.contains(Known::ContentLength) {
+        return false;
+    }
+    let kind = media_type(fields);
+    kind.eq_ignore_ascii_case(b"text/event-stream") || kind.eq_ignore_ascii_case(b"multipart/x-mixed-replace")
+}
+
 /// Whether a protocol to change to is WebSocket (RFC 6455 §11.2).
-fn is_websocket(protocol: &[u8]) -> bool {
+pub(super) fn is_websocket(protocol: &[u8]) -> bool {
     protocol.eq_ignore_ascii_case(b"websocket")
 }
 

@@ -176,10 +176,19 @@ impl Record {
         self.note(|facts| facts.status = status);
     }
 
+    /// A tunnel begins. Over HTTP/2 it is noted as over HTTP/1.1: the 200 there says the same as a 101 (RFC 8441 §5).
+    pub(crate) fn opened(&self) {
+        self.answered(101);
+        self.note(|facts| facts.is_open_ended = true);
+    }
+
     /// The request has ended; only the first end counts.
     pub(crate) fn end(&self, close: impl Into<Close>) {
         let Some(mut facts) = self.facts.borrow_mut().take() else { return };
         facts.close = close.into();
+        if facts.is_open_ended && has_left(facts.close.cause) {
+            facts.close = Cause::ClientLeft.into();
+        }
         facts.times.total = self.begun.elapsed();
         facts.traffic.from_client = self.up.get();
         facts.traffic.to_client = self.down.get();
@@ -217,6 +226,14 @@ impl Record {
         }
         self.cancelled.get()
     }
+}
+
+/// Set for the ends of a client that is gone, which only matters where something was still to come.
+const fn has_left(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::ClientAborted | Cause::ClientReset | Cause::ClientVanished | Cause::ClientTruncated
+    )
 }
 
 /// Ends the request where whoever serves it is dropped: by then the client is gone, or the worker ends.
