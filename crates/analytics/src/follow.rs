@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::Error;
-use crate::ingest::identity::{self, Beginning};
+use crate::ingest::identity::{self, Beginning, read_at};
 use crate::ingest::{Drained, Ingest, Mark, Sink};
 use crate::store::files::{FileRecord, FileState};
 
@@ -76,7 +76,7 @@ pub fn resume<S: Sink>(ingest: &mut Ingest<S>, path: &Path, start: Start) -> Res
 }
 
 /// How long a log is read.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
     Stopped,
     Read,
@@ -85,6 +85,10 @@ enum Until {
 fn attend<S: Sink>(ingest: &mut Ingest<S>, path: &Path, start: Start, until: Until) -> Result<Seen, Error> {
     let stop = ingest.stop().clone();
     let mut follower = Follower::new(ingest, path)?;
+    // Nothing would be known of a log that made no sense: see `commit`.
+    if until == Until::Read && !follower.ingest.sink().files(&follower.source)?.is_empty() {
+        follower.ingest.go_on();
+    }
     let outcome = follower.resume(start).and_then(|()| match until {
         Until::Stopped => follower.run(),
         Until::Read => follower.run_once(),
@@ -299,6 +303,9 @@ impl<'i, S: Sink> Follower<'i, S> {
     fn begin(&mut self, mut tail: Tail) -> Result<(), Failure> {
         self.ingest.next_source();
         let record = tail.record()?.clone();
+        if record.position > 0 {
+            self.ingest.begin(&read_at(&tail.file, 0, BEGINNING)?);
+        }
         self.log = Some(tail);
         self.watch_files();
         self.commit(&record)
@@ -476,6 +483,8 @@ const MOST_REST: Duration = Duration::from_secs(10);
 /// For so long after a file was renamed or copied every line is looked at soon: the copied log is truncated next.
 const ALERT: Duration = Duration::from_secs(60);
 const ALERT_REST: Duration = Duration::from_millis(20);
+/// So much of a log is looked at again where reading goes on in its middle.
+const BEGINNING: usize = 64 << 10;
 /// How many rotations are looked after in one pass.
 const TURNS: usize = 16;
 /// How often to look for what cannot be read yet.

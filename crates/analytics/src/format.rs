@@ -10,7 +10,9 @@ mod draft;
 mod escape;
 mod field;
 mod haproxy;
+mod host;
 mod json;
+mod layout;
 mod pattern;
 mod program;
 mod time;
@@ -26,6 +28,8 @@ use crate::parse_error::ParseError;
 
 use draft::Draft;
 use escape::Escapes;
+use haproxy::HaproxyLog;
+use layout::{NamedLayout, Twins};
 use time::Clock;
 
 /// A format of log lines, compiled. [`LogFormat::parser`] makes parsers of it.
@@ -41,7 +45,7 @@ pub struct LogFormat {
 enum Kind {
     Program(program::Program),
     Json,
-    Haproxy,
+    Haproxy(HaproxyLog),
     Pattern(pattern::Pattern),
 }
 
@@ -51,12 +55,12 @@ impl LogFormat {
     /// # Errors
     /// [`FormatError::Name`] for any other name.
     pub fn named(name: &str) -> Result<Self, FormatError> {
-        let kind = match name {
-            "combined" => return Self::nginx(COMBINED),
-            "vhost" => return Self::nginx(VHOST),
-            "common" => return Self::nginx(COMMON),
-            "json" | "caddy" => Kind::Json,
-            "haproxy" => Kind::Haproxy,
+        let kind = match (NamedLayout::named(name), name) {
+            (Some(layout), _) => Kind::Program(layout.program()?),
+            (_, "json" | "caddy" | "traefik") => Kind::Json,
+            (_, "haproxy") => Kind::Haproxy(HaproxyLog::Either),
+            (_, "httplog") => Kind::Haproxy(HaproxyLog::Http),
+            (_, "httpslog") => Kind::Haproxy(HaproxyLog::Https),
             _ => return Err(FormatError::Name(name.to_owned())),
         };
         Ok(Self { kind })
@@ -91,7 +95,13 @@ impl LogFormat {
             Kind::Pattern(pattern) => Some(pattern.locations()),
             _ => None,
         };
-        Parser { format: self.clone(), clock: Clock::new(utc_offset.into()), scratch: Vec::new(), locations }
+        Parser {
+            format: self.clone(),
+            clock: Clock::new(utc_offset.into()),
+            scratch: Vec::new(),
+            locations,
+            twins: Twins::default(),
+        }
     }
 }
 
@@ -115,9 +125,30 @@ pub struct Parser {
     clock: Clock,
     scratch: Vec<u8>,
     locations: Option<regex::bytes::CaptureLocations>,
+    twins: Twins,
 }
 
 impl Parser {
+    /// Looks at the first lines of a log, in `block`, before any is parsed: some formats can only be told apart by
+    /// several lines.
+    pub fn begin(&mut self, block: &[u8]) {
+        self.twins = Twins::default();
+        let Kind::Program(program) = &self.format.kind else { return };
+        let Some(layout) = program.layout.filter(|layout| layout.has_twin()) else { return };
+        for line in block.split(|byte| *byte == b'\n') {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let mut draft = Draft::default();
+            if program.run(line, &mut draft, &mut self.clock).is_ok() {
+                layout.look(&draft, &mut self.twins);
+            }
+        }
+    }
+
+    /// Goes on with a log whose lines have made sense before.
+    pub fn go_on(&mut self) {
+        self.twins.settle();
+    }
+
     /// The entry in `line`, which has no line end. `None` for a line that is sound but is no request: other events in
     /// a JSON log.
     ///
@@ -129,6 +160,9 @@ impl Parser {
         let escapes = match &self.format.kind {
             Kind::Program(program) => {
                 program.run(line, &mut draft, clock)?;
+                if let Some(layout) = program.layout {
+                    layout.check(line, &draft, &mut self.twins)?;
+                }
                 program.escapes
             }
             Kind::Json => {
@@ -137,8 +171,8 @@ impl Parser {
                 }
                 Escapes::Backslash
             }
-            Kind::Haproxy => {
-                haproxy::run(line, &mut draft, clock)?;
+            Kind::Haproxy(log) => {
+                haproxy::run(*log, line, &mut draft, clock)?;
                 Escapes::Hash
             }
             Kind::Pattern(pattern) => {
@@ -211,19 +245,29 @@ impl std::error::Error for FormatError {}
 /// The named format in which most of these lines make sense, if there is one.
 #[must_use]
 pub fn recognise(lines: &[Vec<u8>]) -> Option<&'static str> {
+    let block = lines.join(&b'\n');
     let understood = |name: &str| {
         let mut parser = LogFormat::named(name).ok()?.parser(0);
+        parser.begin(&block);
         Some(lines.iter().filter(|line| matches!(parser.parse(line), Ok(Some(_)))).count())
     };
+    // Of equals the last one wins.
     let counted = NAMES.iter().rev().map(|name| (understood(name).unwrap_or(0), *name));
     counted.max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0).map(|(_, name)| name)
 }
 
-/// The names that [`LogFormat::named`] knows.
-pub const NAMES: &[&str] = &["combined", "vhost", "common", "json", "haproxy", "caddy"];
-
-/// nginx's and Apache's; the second field is Apache's `%l`, which nginx writes as a dash.
-const COMBINED: &str = r#"$remote_addr $remote_ident $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
-const VHOST: &str = r#"$remote_addr $remote_ident $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$host""#;
-const COMMON: &str =
-    r#"$remote_addr $remote_ident $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
+/// The names that [`LogFormat::named`] knows; of several that fit a line the first is advised.
+pub const NAMES: &[&str] = &[
+    "combined",
+    "main",
+    "vhost",
+    "common",
+    "vhost_combined",
+    "vhost_common",
+    "json",
+    "caddy",
+    "traefik",
+    "httplog",
+    "httpslog",
+    "haproxy",
+];

@@ -3,10 +3,12 @@
 //! Lines are read in large blocks and parsed where they lie. A line that does not parse is counted and described, and
 //! never ends anything. Memory is bounded whatever the input: by the block and by [`MAX_LINE`].
 
+mod gzip;
 pub(crate) mod identity;
 mod input;
 mod lines;
 mod memory;
+mod parts;
 mod rejects;
 mod stop;
 mod zstd;
@@ -134,6 +136,8 @@ pub struct Ingest<S> {
     begun: Instant,
     /// The number of the last line in the present source.
     line: u64,
+    /// Set when the parser has seen how the present source begins.
+    is_begun: bool,
     /// Entries added since the last commit, the bytes of their lines, and since when.
     pending: u64,
     pending_bytes: usize,
@@ -165,6 +169,7 @@ impl<S: Sink> Ingest<S> {
             report,
             begun,
             line: 0,
+            is_begun: false,
             pending: 0,
             pending_bytes: 0,
             pending_since: begun,
@@ -199,6 +204,10 @@ impl<S: Sink> Ingest<S> {
     /// The same, and commits with the entries how far it was read.
     fn read_remembered(&mut self, input: &mut Input, mut file: Option<&mut Remembered>) -> Result<(), Error> {
         self.line = 0;
+        self.is_begun = false;
+        if file.as_ref().is_some_and(|file| file.is_continued()) {
+            self.go_on();
+        }
         let mut lines = Lines::new();
         loop {
             while self.drain(&mut lines)? == Drained::Full {
@@ -221,6 +230,9 @@ impl<S: Sink> Ingest<S> {
                 }
             }
             self.tell_progress(input.taken());
+        }
+        if let Some(gap) = input.strange() {
+            self.gap(&gap);
         }
         if let Some(file) = &mut file {
             file.advance(&lines);
@@ -283,8 +295,23 @@ impl<S: Sink> Ingest<S> {
         input.wait(timeout, &self.stop).map_err(|error| Error::Io(input.name().to_owned(), error))
     }
 
+    /// Lines that come make sense without those before them: they go on with a log.
+    pub(crate) fn go_on(&mut self) {
+        self.parser.go_on();
+        self.is_begun = true;
+    }
+
+    /// Shows the parser the first lines of a log.
+    pub(crate) fn begin(&mut self, block: &[u8]) {
+        if !self.is_begun && !block.is_empty() {
+            self.parser.begin(block);
+            self.is_begun = true;
+        }
+    }
+
     /// Takes whole lines until none is left or the batch is full.
     pub(crate) fn drain(&mut self, lines: &mut Lines) -> Result<Drained, Error> {
+        self.begin(lines.incomplete());
         while self.pending < BATCH && self.pending_bytes < BATCH_BYTES {
             match lines.next() {
                 Next::Line(line) => self.line(&lines[line])?,

@@ -274,7 +274,12 @@ impl<S: Sink> Follower<'_, S> {
                 return self.commit(&record);
             }
             match lines.fill(&mut input) {
-                Ok(0) => break Ok(()),
+                Ok(0) => {
+                    if let Some(gap) = input.strange() {
+                        self.ingest.gap(&gap);
+                    }
+                    break Ok(());
+                }
                 Ok(more) => {
                     self.ingest.counts().bytes += more;
                     self.ingest.tell_progress(0);

@@ -17,7 +17,8 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<IpAddr>, usize> {
     if let Some(address) = ipv6(bare) {
         return Ok(Some(IpAddr::V6(address).to_canonical()));
     }
-    if text.starts_with(b"unix") || is_name(bare) {
+    // A name with a port is a server's, as Apache's `%v:%p` begins a line: no log writes a client so.
+    if text.starts_with(b"unix") || is_name(text) {
         return Ok(None);
     }
     let wrong = |byte: &u8| !(byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':' | b'[' | b']'));
@@ -99,6 +100,7 @@ mod tests {
             ("fe80::1%eth0", "fe80::1"),
             ("[fe80::1%25eth0]:80", "fe80::1"),
             ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("[::ffff:192.0.2.7]:4711", "192.0.2.7"),
         ] {
             assert_eq!(parse(text.as_bytes()), Ok(Some(address.parse().unwrap())), "{text}");
         }
@@ -113,9 +115,14 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_address() {
-        for (text, at) in
-            [(&b"1.2.3"[..], 0), (b"1.2.3.256", 0), (b"1.2.3.4 ", 7), (b"\xff\xfe", 0), (b"1..2.3", 0)]
-        {
+        for (text, at) in [
+            (&b"1.2.3"[..], 0),
+            (b"1.2.3.256", 0),
+            (b"1.2.3.4 ", 7),
+            (b"\xff\xfe", 0),
+            (b"1..2.3", 0),
+            (b"example.org:443", 1),
+        ] {
             assert_eq!(parse(text), Err(at), "{text:?}");
         }
     }

@@ -34,7 +34,7 @@ pub(super) fn compile(format: &str) -> Result<Program, FormatError> {
             end,
         });
     }
-    Ok(Program { head: head.into_bytes().into(), steps: program.into(), escapes })
+    Ok(Program { head: head.into_bytes().into(), steps: program.into(), escapes, layout: None })
 }
 
 #[derive(Clone)]

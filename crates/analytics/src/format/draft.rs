@@ -14,11 +14,22 @@ use super::time::Clock;
 #[derive(Default)]
 pub(super) struct Draft<'a> {
     pub(super) entry: Entry<'a>,
+    pub(super) original: Original<'a>,
     best: Best,
     request: Option<&'a [u8]>,
     target: Option<&'a [u8]>,
     uri: Option<&'a [u8]>,
     blameless: bool,
+}
+
+/// Values that the entry does not keep, by which formats are told apart.
+#[derive(Default)]
+pub(super) struct Original<'a> {
+    /// The client, with or without an address.
+    pub(super) client: Option<&'a [u8]>,
+    pub(super) ident: Option<&'a [u8]>,
+    /// `X-Forwarded-For`.
+    pub(super) forwarded: Option<&'a [u8]>,
 }
 
 /// The ranks of the sources that the entry's values have been taken from; 0: none yet.
@@ -49,6 +60,7 @@ impl<'a> Draft<'a> {
             Field::Host(rank) if rank > self.best.host => (entry.host, self.best.host) = (Some(text), rank),
             Field::Host(_) => {}
             Field::Client(rank) => return self.client(rank, text),
+            Field::Ident => self.original.ident = Some(text),
             Field::User => entry.user = Some(text),
             Field::Request => self.request = Some(text),
             Field::Target => self.target = Some(text),
@@ -86,11 +98,13 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn client(&mut self, rank: u8, text: &[u8]) -> Result<(), ParseError> {
+    fn client(&mut self, rank: u8, text: &'a [u8]) -> Result<(), ParseError> {
         let client = if rank == FORWARDED {
+            self.original.forwarded = Some(text);
             // Whatever a client wrote into its header is no reason to refuse the line.
             address::forwarded(text)
         } else {
+            self.original.client = Some(text);
             address::parse(text).map_err(|at| ParseError::new(at, "an IP address"))?
         };
         if client.is_some() && rank > self.best.client {
@@ -170,8 +184,9 @@ impl<'a> Draft<'a> {
         if target[0] != b'/' {
             let (host, rest) = origin_form(target);
             target = rest;
-            if self.entry.host.is_none() {
-                self.entry.host = host;
+            // A name from the TLS handshake is what the client connected to, not what it asked for.
+            if self.best.host <= SERVER_NAME {
+                self.entry.host = host.or(self.entry.host);
             }
         }
         match memchr::memchr(b'?', target) {
@@ -330,6 +345,8 @@ pub(super) fn duration(text: &[u8], power: u8) -> Result<u64, ParseError> {
     }
 }
 
+/// The rank of hosts from TLS.
+pub(super) const SERVER_NAME: u8 = 1;
 /// The rank of addresses from headers.
 const FORWARDED: u8 = 3;
 /// The longest method that is believed to be one.

@@ -15,6 +15,8 @@ pub(super) enum Field {
     Host(u8),
     /// The client's address; the number is its rank among the sources of an address.
     Client(u8),
+    /// The identity of RFC 1413, Apache's `%l`: always a dash today.
+    Ident,
     /// The authenticated user.
     User,
     /// The whole request line.
@@ -85,6 +87,7 @@ impl Field {
 
     fn of_request(name: &[u8]) -> Option<Self> {
         Some(match name {
+            b"remote_ident" => Self::Ident,
             b"remote_user" | b"user" | b"user_id" | b"ClientUsername" => Self::User,
             b"request" => Self::Request,
             b"request_uri" | b"target" | b"RequestPath" | b"url" => Self::Target,
@@ -154,6 +157,7 @@ impl Field {
         matches!(
             self,
             Self::Skip
+                | Self::Ident
                 | Self::User
                 | Self::Method
                 | Self::Status

@@ -1,21 +1,40 @@
-//! HAProxy's `option httplog`, with or without what syslog writes before it.
+//! HAProxy's `option httplog` and `option httpslog`, with or without what syslog writes before them.
 //!
 //! ```text
 //! client:port [accept date] frontend backend/server TR/Tw/Tc/Tr/Ta status bytes req-cookie res-cookie term
 //!     actconn/feconn/beconn/srv/retries srv-queue/backend-queue {request captures} {response captures} "request"
+//!     fc_err/ssl_fc_err/ssl_c_err/ssl_c_ca_err/ssl_fc_is_resumed server name/version/cipher
 //! ```
 //!
-//! The date has no offset. A host is taken from the first captured request header that looks like one. The request may
-//! be cut off by syslog: then its closing quote is missing, which is no fault.
+//! Only `httpslog` has the third line. The date has no offset. A host is taken from the first captured request header
+//! that looks like a name, since an address there is rather `X-Forwarded-For`; else from the request, else from TLS. The
+//! request may be cut off by syslog: then its closing quote is missing, which is no fault.
 
 use crate::parse_error::ParseError;
 
-use super::draft::Draft;
+use super::draft::{Draft, SERVER_NAME};
 use super::field::Field;
+use super::host::HostText;
 use super::time::Clock;
 
+/// Which of the two forms lines have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HaproxyLog {
+    /// `option httplog`.
+    Http,
+    /// `option httpslog`.
+    Https,
+    /// The one or the other, line by line.
+    Either,
+}
+
 /// Takes a line apart.
-pub(super) fn run<'a>(line: &'a [u8], draft: &mut Draft<'a>, clock: &mut Clock) -> Result<(), ParseError> {
+pub(super) fn run<'a>(
+    log: HaproxyLog,
+    line: &'a [u8],
+    draft: &mut Draft<'a>,
+    clock: &mut Clock,
+) -> Result<(), ParseError> {
     let mut at = Words { line, at: client_start(line)? };
     let (start, client) = at.until(b" [", "the client's address, followed by ` [`")?;
     let port =
@@ -41,8 +60,16 @@ pub(super) fn run<'a>(line: &'a [u8], draft: &mut Draft<'a>, clock: &mut Clock) 
     }
     at.word("the numbers of connections")?;
     at.word("the queues")?;
-    captures(&mut at, draft)?;
-    request(&at, draft, clock)
+    captures(&mut at, draft, clock)?;
+    let is_whole = request(&mut at, draft, clock)?;
+    match (log, at.line.len() > at.at) {
+        (HaproxyLog::Http, true) => Err(ParseError::new(at.at, "the end of the line: more is `httpslog`")),
+        (HaproxyLog::Https | HaproxyLog::Either, true) => tls(&mut at, draft, clock),
+        (HaproxyLog::Https, false) if is_whole => {
+            Err(ParseError::new(at.at, "errors and versions of TLS: lines without them are `httplog`"))
+        }
+        (_, false) => Ok(()),
+    }
 }
 
 /// The client's address stands before the first date in brackets, behind whatever syslog has written.
@@ -81,34 +108,63 @@ fn times(at: &mut Words<'_>, draft: &mut Draft<'_>) -> Result<(), ParseError> {
 }
 
 /// Up to two groups in braces; only of two is the first known to be the request's, but one is taken for it too.
-fn captures<'a>(at: &mut Words<'a>, draft: &mut Draft<'a>) -> Result<(), ParseError> {
+fn captures<'a>(at: &mut Words<'a>, draft: &mut Draft<'a>, clock: &mut Clock) -> Result<(), ParseError> {
     let mut first = true;
     while at.line[at.at..].starts_with(b"{") {
         at.at += 1;
         let (_, group) = at.until(b"} ", "captured headers, followed by `} `")?;
-        if first {
-            draft.entry.host = group.split(|byte| *byte == b'|').find(|text| is_host(text));
+        if let Some(host) = group.split(|byte| *byte == b'|').find(|text| first && is_host(text)) {
+            draft.put(Field::Host(SERVER_NAME + 1), host, clock)?;
         }
         first = false;
     }
     Ok(())
 }
 
+/// A word without a dot may be the value of any header.
 fn is_host(text: &[u8]) -> bool {
-    let sound =
-        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
-    let named = text == b"localhost" || text.iter().any(|byte| matches!(byte, b'.' | b':'));
-    named && text.iter().all(sound) && text.first() != Some(&b'.')
+    let named = text == b"localhost" || memchr::memchr2(b'.', b':', text).is_some();
+    named && HostText::of(text) == HostText::Name
 }
 
-fn request<'a>(at: &Words<'a>, draft: &mut Draft<'a>, clock: &mut Clock) -> Result<(), ParseError> {
+/// The request in quotes; `false` where syslog has cut it off.
+fn request<'a>(at: &mut Words<'a>, draft: &mut Draft<'a>, clock: &mut Clock) -> Result<bool, ParseError> {
     let rest = &at.line[at.at..];
     let text = rest.strip_prefix(b"\"").ok_or_else(|| ParseError::new(at.at, "the request in quotes"))?;
-    let end = memchr::memchr(b'"', text).unwrap_or(text.len());
-    if end + 1 < text.len() {
-        return Err(ParseError::new(at.at + end + 2, "the end of the line"));
+    let end = memchr::memchr(b'"', text);
+    draft.put(Field::Request, &text[..end.unwrap_or(text.len())], clock)?;
+    at.at = end.map_or(at.line.len(), |end| at.at + end + 2);
+    Ok(end.is_some())
+}
+
+/// Five numbers, and the name, version and cipher of the handshake.
+fn tls<'a>(at: &mut Words<'a>, draft: &mut Draft<'a>, clock: &mut Clock) -> Result<(), ParseError> {
+    const ERRORS: &str = "five numbers of TLS errors, with slashes between them";
+    const HANDSHAKE: &str = "server name, TLS version and cipher, with slashes between them";
+    let start = at.at;
+    if at.line[at.at] != b' ' {
+        return Err(ParseError::new(start, "a space, or the end of the line"));
     }
-    draft.put(Field::Request, &text[..end], clock)
+    at.at += 1;
+    let (start, errors) = at.word(ERRORS)?;
+    let is_number = |part: &[u8]| part == b"-" || !part.is_empty() && part.iter().all(u8::is_ascii_hexdigit);
+    let mut numbers = errors.split(|byte| *byte == b'/');
+    if numbers.clone().count() != 5 || !numbers.all(is_number) {
+        return Err(ParseError::new(start, ERRORS));
+    }
+    let (start, rest) = (at.at, &at.line[at.at..]);
+    let mut parts = rest.split(|byte| *byte == b'/');
+    let (Some(name), Some(version), Some(_), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err(ParseError::new(start, HANDSHAKE));
+    };
+    if memchr::memchr(b' ', rest).is_some() {
+        return Err(ParseError::new(start, HANDSHAKE));
+    }
+    if HostText::of(name) == HostText::Name {
+        draft.put(Field::Host(SERVER_NAME), name, clock)?;
+    }
+    draft.put(Field::Tls, version, clock)
 }
 
 /// The parts of a line, one after the other.

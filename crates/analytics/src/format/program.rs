@@ -5,6 +5,7 @@ use crate::parse_error::ParseError;
 use super::draft::Draft;
 use super::escape::Escapes;
 use super::field::Field;
+use super::layout::NamedLayout;
 use super::time::Clock;
 
 /// The program of one format; made by [`super::compile`].
@@ -14,6 +15,8 @@ pub(super) struct Program {
     pub(super) head: Box<[u8]>,
     pub(super) steps: Box<[FormatStep]>,
     pub(super) escapes: Escapes,
+    /// Set for formats that have a name.
+    pub(super) layout: Option<NamedLayout>,
 }
 
 /// One variable and what ends it.

@@ -1,6 +1,7 @@
 //! Whole lines through every format; round trips through a reference formatter.
 
 mod lines;
+mod named;
 mod own;
 mod roundtrip;
 

@@ -4,26 +4,27 @@ use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use flate2::bufread::MultiGzDecoder;
-
+use super::gzip::{Gzip, MEMBER};
 use super::zstd::Zstd;
-use super::{Stop, Waited};
+use super::{Gap, Stop, Waited};
 
 /// An input; gzip and Zstandard are known by their first bytes, whatever the file is called, and may have any number
 /// of members or frames.
 #[derive(Debug)]
 pub struct Input {
     name: String,
+    file: Arc<File>,
     kind: Kind,
 }
 
 #[derive(Debug)]
 enum Kind {
-    Plain(BufReader<File>),
-    Gzip(Box<MultiGzDecoder<BufReader<File>>>),
-    Zstd(Box<Zstd<BufReader<File>>>),
+    Plain(BufReader<Arc<File>>),
+    Gzip(Box<Gzip<BufReader<Arc<File>>>>),
+    Zstd(Box<Zstd<BufReader<Arc<File>>>>),
 }
 
 impl Input {
@@ -44,10 +45,11 @@ impl Input {
     }
 
     pub(crate) fn new(name: String, file: File) -> io::Result<Self> {
-        let mut reader = BufReader::with_capacity(BLOCK, file);
+        let file = Arc::new(file);
+        let mut reader = BufReader::with_capacity(BLOCK, Arc::clone(&file));
         let first = reader.fill_buf()?;
-        let kind = if first.starts_with(GZIP) {
-            Kind::Gzip(Box::new(MultiGzDecoder::new(reader)))
+        let kind = if first.starts_with(MEMBER) {
+            Kind::Gzip(Box::new(Gzip::new(reader)))
         } else if Zstd::<File>::is_frame(first) {
             Kind::Zstd(Box::new(Zstd::new(reader)))
         } else if let Some((_, program)) = UNKNOWN.iter().find(|(magic, _)| first.starts_with(magic)) {
@@ -60,7 +62,7 @@ impl Input {
         } else {
             Kind::Plain(reader)
         };
-        Ok(Self { name, kind })
+        Ok(Self { name, file, kind })
     }
 
     /// Its name, for messages.
@@ -87,20 +89,26 @@ impl Input {
     /// How many bytes of the file were taken, which are fewer than those of its content where it is compressed.
     pub(crate) fn taken(&self) -> u64 {
         // A pipe has no position.
-        self.file().stream_position().unwrap_or(0)
+        (&*self.file).stream_position().unwrap_or(0)
     }
 
     /// What is known of the file.
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {
-        self.file().metadata()
+        self.file.metadata()
     }
 
-    fn file(&self) -> &File {
-        match &self.kind {
-            Kind::Plain(reader) => reader.get_ref(),
-            Kind::Gzip(reader) => reader.get_ref().get_ref(),
-            Kind::Zstd(reader) => reader.get_ref().get_ref(),
-        }
+    /// What is behind the compressed data, at the end of the input, and is neither compressed nor padding.
+    pub(crate) fn strange(&self) -> Option<Gap> {
+        let ahead = match &self.kind {
+            Kind::Plain(_) => None,
+            Kind::Gzip(reader) => reader.strange(),
+            Kind::Zstd(reader) => reader.strange(),
+        };
+        ahead.map(|ahead| Gap {
+            path: self.name.clone(),
+            position: self.taken().saturating_sub(ahead as u64),
+            reason: "the compressed data ends before the file",
+        })
     }
 
     pub(super) fn wait(&self, timeout: Option<Duration>, stop: &Stop) -> io::Result<Waited> {
@@ -108,9 +116,7 @@ impl Input {
             return Ok(Waited::Stopped);
         }
         match &self.kind {
-            Kind::Plain(reader) if reader.buffer().is_empty() => {
-                stop.wait(Some(reader.get_ref().as_fd()), timeout)
-            }
+            Kind::Plain(reader) if reader.buffer().is_empty() => stop.wait(Some(self.file.as_fd()), timeout),
             // Compressed or already read: it will not be long.
             _ => Ok(Waited::Ready),
         }
@@ -127,8 +133,6 @@ impl Read for Input {
     }
 }
 
-/// The first bytes of a member, with the only method there is (RFC 1952, section 2.3).
-const GZIP: &[u8] = &[0x1f, 0x8b, 8];
 /// Forms that logrotate may have made and that are not read here, and what turns them into text.
 const UNKNOWN: [(&[u8], &str); 3] =
     [(b"\xfd7zXZ\0", "xzcat"), (b"BZh", "bzcat"), (&[0x04, 0x22, 0x4d, 0x18], "lz4cat")];

@@ -72,6 +72,11 @@ impl Remembered {
         }
     }
 
+    /// Set where something of the file was read before.
+    pub(super) const fn is_continued(&self) -> bool {
+        self.base > 0
+    }
+
     /// What to commit. Of a file without a single request nothing is remembered: perhaps the format was the wrong one.
     pub(super) fn mark(&self, accepted: u64) -> Option<Mark<'_>> {
         let is_worth_it = self.base > 0 || accepted > self.accepted;

@@ -6,12 +6,16 @@ use std::io::{self, BufRead, Read};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
+use super::parts::{Part, next_part};
+
 /// Decompresses what a reader gives.
 pub(super) struct Zstd<R> {
     reader: R,
     decoder: FrameDecoder,
     /// Whether a frame has begun and not ended.
     within: bool,
+    /// Bytes in the reader's buffer that are no frame and no padding.
+    strange: Option<usize>,
 }
 
 impl<R> fmt::Debug for Zstd<R> {
@@ -29,18 +33,27 @@ impl<R> Zstd<R> {
     pub(super) fn new(reader: R) -> Self {
         let mut decoder = FrameDecoder::new();
         decoder.set_max_window_size(LARGEST_WINDOW);
-        Self { reader, decoder, within: false }
+        Self { reader, decoder, within: false, strange: None }
     }
 
-    pub(super) const fn get_ref(&self) -> &R {
-        &self.reader
+    /// How many bytes were read ahead of what cannot be decompressed, at the end.
+    pub(super) const fn strange(&self) -> Option<usize> {
+        self.strange
     }
 }
 
 impl<R: BufRead> Zstd<R> {
     /// Begins the next frame; `false` at the end.
     fn begin(&mut self) -> io::Result<bool> {
-        while !self.reader.fill_buf()?.is_empty() {
+        loop {
+            match next_part(&mut self.reader, &FRAMES)? {
+                Part::Begins => {}
+                Part::End => return Ok(false),
+                Part::Strange(bytes) => {
+                    self.strange = Some(bytes);
+                    return Ok(false);
+                }
+            }
             match self.decoder.reset(&mut self.reader) {
                 Ok(()) => {
                     self.within = true;
@@ -58,7 +71,6 @@ impl<R: BufRead> Zstd<R> {
                 Err(error) => return Err(invalid(error)),
             }
         }
-        Ok(false)
     }
 
     /// The frame is over: what it says must be what was written.
@@ -90,6 +102,27 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
+/// How frames begin: one with content, and sixteen that are skipped (RFC 8878, sections 3.1.1 and 3.1.2).
+const FRAMES: [&[u8]; 17] = [
+    &[0x28, 0xb5, 0x2f, 0xfd],
+    &[0x50, 0x2a, 0x4d, 0x18],
+    &[0x51, 0x2a, 0x4d, 0x18],
+    &[0x52, 0x2a, 0x4d, 0x18],
+    &[0x53, 0x2a, 0x4d, 0x18],
+    &[0x54, 0x2a, 0x4d, 0x18],
+    &[0x55, 0x2a, 0x4d, 0x18],
+    &[0x56, 0x2a, 0x4d, 0x18],
+    &[0x57, 0x2a, 0x4d, 0x18],
+    &[0x58, 0x2a, 0x4d, 0x18],
+    &[0x59, 0x2a, 0x4d, 0x18],
+    &[0x5a, 0x2a, 0x4d, 0x18],
+    &[0x5b, 0x2a, 0x4d, 0x18],
+    &[0x5c, 0x2a, 0x4d, 0x18],
+    &[0x5d, 0x2a, 0x4d, 0x18],
+    &[0x5e, 0x2a, 0x4d, 0x18],
+    &[0x5f, 0x2a, 0x4d, 0x18],
+];
+
 /// Whether it breaks off or is damaged, the decoder does not tell apart.
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
@@ -119,8 +152,15 @@ mod tests {
     }
 
     fn decompress(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+        with_capacity(bytes, 100).map(|(found, _)| found)
+    }
+
+    /// What is read, and whether something strange is behind it.
+    fn with_capacity(bytes: &[u8], capacity: usize) -> std::io::Result<(Vec<u8>, bool)> {
         let mut found = Vec::new();
-        Zstd::new(BufReader::with_capacity(100, bytes)).read_to_end(&mut found).map(|_| found)
+        let mut zstd = Zstd::new(BufReader::with_capacity(capacity, bytes));
+        zstd.read_to_end(&mut found)?;
+        Ok((found, zstd.strange().is_some()))
     }
 
     #[test]
@@ -142,6 +182,25 @@ mod tests {
         let mut changed = whole.clone();
         *changed.last_mut().unwrap() ^= 1;
         assert!(decompress(&changed).unwrap_err().to_string().contains("checksum"));
-        assert!(decompress(&[&whole[..], b"rubbish"].concat()).is_err());
+    }
+
+    #[test]
+    fn padding_is_stepped_over_and_rubbish_is_told() {
+        let (one, two) = (compress(b"one\n"), compress(b"two\n"));
+        let skipped = [&[0x5f, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+        let zeros = vec![0; 70_000];
+        for (parts, content, is_strange) in [
+            (&[&one[..], &zeros][..], &b"one\n"[..], false),
+            (&[&one, &[0; 3], &two, &[0]], b"one\ntwo\n", false),
+            (&[&one, &two, &skipped], b"one\ntwo\n", false),
+            (&[&skipped, &skipped, &one], b"one\n", false),
+            (&[&one, b"rubbish"], b"one\n", true),
+            (&[&one, &zeros, b"rubbish"], b"one\n", true),
+        ] {
+            for capacity in [1, 3, 5, 100, 65_536] {
+                let found = with_capacity(&parts.concat(), capacity).unwrap();
+                assert_eq!(found, (content.to_vec(), is_strange), "{capacity}");
+            }
+        }
     }
 }

@@ -119,7 +119,8 @@ pub(crate) struct Ingest {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct FormatOptions {
-    /// A format by its name: combined, vhost, common, json (of Offramp and others), haproxy, caddy [default: combined]
+    /// A format by its name: combined, common, main, vhost, vhost_combined, vhost_common (nginx, Apache), json (of
+    /// Offramp and others), caddy, traefik, haproxy, httplog, httpslog [default: combined]
     #[arg(long, value_name = "NAME", value_parser = LogFormat::named)]
     pub(crate) format: Option<LogFormat>,
     /// The string of an nginx log_format, or the whole directive

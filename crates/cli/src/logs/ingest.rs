@@ -92,6 +92,11 @@ pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
     if !may_be_strange && report.accepted == 0 && report.rejected > 0 {
         return Err(Failure::runtime(advice(rejects.samples())));
     }
+    if let Some(name) = recognise(rejects.samples()) {
+        note(&format!(
+            "the lines that did not parse look like `{name}`: read such logs with --format {name}"
+        ));
+    }
     match import && !stop.is_requested() {
         true => sink.into_store().finish(SystemTime::now()).map_err(|error| failure(&error)),
         false => Ok(()),

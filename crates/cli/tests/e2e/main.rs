@@ -98,6 +98,7 @@ mod lines_lose_packets;
 mod local_ca_stays_private;
 mod log_files_are_reopened_to_the_end;
 mod logs_answer_for_what_was_served;
+mod logs_are_read_by_their_format;
 mod logs_desk;
 mod logs_do_what_their_page_says;
 mod logs_follow_a_real_nginx;
