@@ -6,6 +6,9 @@ pub use crate::question::filter::{Bots, Filter, Order, Source, StatusRange};
 pub use crate::store::Value;
 use crate::time::TimeStep;
 
+/// The host of traffic whose own host has no name in the store.
+pub const OTHER_HOSTS: &str = crate::writer::shape::OTHER;
+
 /// What a list is of: the heaviest of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Top {
@@ -86,6 +89,15 @@ pub enum Per {
     Server,
 }
 
+/// Requests and bytes that belong to rows of an answer, or to a row that it lacks, and that nothing attributes to one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shortfall {
+    /// Requests.
+    pub requests: i64,
+    /// Their bytes.
+    pub bytes: i64,
+}
+
 /// Rows of named columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
@@ -95,6 +107,8 @@ pub struct Answer {
     pub rows: Vec<Vec<Value>>,
     /// What a reader must know of the answer: what it was made from, and what is missing from it. One sentence each.
     pub notes: Vec<String>,
+    /// How much more than it says any row may be, where counts are lower bounds.
+    pub missing: Option<Shortfall>,
     /// How long the intervals are whose beginnings the column `time` has, if it has those.
     pub step: Option<TimeStep>,
     /// The column that the answer is about, for bars beside it.

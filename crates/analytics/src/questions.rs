@@ -9,6 +9,7 @@ mod cover;
 mod distinct;
 pub(crate) mod fold;
 mod list;
+mod missing;
 pub(crate) mod pattern;
 mod percentiles;
 pub(crate) mod plan;
@@ -25,12 +26,12 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::geo::Geo;
-use crate::question::{Answer, Filter, Source, Value};
+use crate::question::{Answer, Filter, OTHER_HOSTS, Source, Value};
 use crate::questions::fold::{Fold, Group};
 use crate::questions::plan::{Piece, plan};
 use crate::questions::sieve::{Seen, Sieve};
 pub use crate::questions::tail::Tail;
-use crate::rollup;
+use crate::rollup::{self, REST};
 use crate::search;
 use crate::store::location::Location;
 use crate::store::{Access, Engine, open_to_read};
@@ -120,18 +121,22 @@ impl Questions {
             if fold.forgot {
                 return Err(Error::Question("there are too many intervals: choose a longer one".into()));
             }
+            let missing = fold.missing.told();
             let mut sums: Vec<_> = fold.sums.into_iter().filter(|(_, sums)| sums.requests > 0).collect();
             sums.sort_unstable_by_key(|(key, _)| *key);
             let most = filter.limit.unwrap_or(usize::MAX).min(questions.settings.most_rows);
             sums.drain(..sums.len().saturating_sub(most));
             let names = questions.names("host", sums.iter().map(|(key, _)| key.item))?;
             let measured = Some("requests");
-            let mut answer = Answer { notes, step: Some(step), measured, ..Answer::of(&["time"]) };
+            let mut answer = Answer { notes, missing, step: Some(step), measured, ..Answer::of(&["time"]) };
             answer.columns.extend(by_host.then(|| "host".to_owned()));
             answer.columns.extend(["requests".to_owned(), "bytes".to_owned()]);
             for (key, sums) in sums {
                 let mut row = vec![Value::Text(filter.zone.text(key.bucket))];
-                row.extend(by_host.then(|| name(&names, key.item)));
+                row.extend(by_host.then(|| match key.item {
+                    REST => Value::Text(OTHER_HOSTS.to_owned()),
+                    host => name(&names, host),
+                }));
                 row.extend([Value::Int(sums.requests), Value::Int(sums.bytes)]);
                 answer.rows.push(row);
             }
@@ -273,6 +278,7 @@ impl Questions {
         if fold.forgot {
             notes.push("there are too many to count at once: rare ones are missing from this list".into());
         }
+        notes.extend(fold.missing.notes());
         Ok((fold, sieve, notes))
     }
 

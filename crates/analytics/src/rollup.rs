@@ -1,9 +1,10 @@
 //! Roll-ups: what an hour and a day came to, so that questions about months need not read every request.
 //!
 //! An hour is rolled up when it is over, from its facts; until then it is *pending* and questions read its facts.
-//! Facts that come later are added to the roll-ups that are there (see `late`) as long as they are few. Requests by host and status are exact. Of paths, referrers, agents, clients and
-//! networks the heaviest of each host are kept by name, as many as its share of the hour deserves, and the rest is
-//! added up under [`REST`]: lists from roll-ups are right about what is heavy and may undercount what is rare.
+//! Facts that come later are added to the roll-ups that are there (see `late`) as long as they are few. Requests by
+//! host and status are exact. Of paths, referrers, agents, clients and networks the heaviest of each host are kept by
+//! name, as many as its share of the hour deserves, and the rest is added up under [`REST`]. A host that has few of them
+//! keeps all (`tally::Share`); of any other, the rest bounds what a list lacks (`questions::missing`).
 
 pub(crate) mod late;
 pub(crate) mod tally;
@@ -88,6 +89,14 @@ impl Period {
         match self.level {
             Level::Hour => 500,
             Level::Day => 1000,
+        }
+    }
+
+    /// So many items of a host are kept at least, where hosts are few: of a day more, as its hours differ.
+    const fn least(self) -> usize {
+        match self.level {
+            Level::Hour => 64,
+            Level::Day => 256,
         }
     }
 }
@@ -244,7 +253,7 @@ impl Rolled {
         insert(engine, TRAFFIC, &rows, "")?;
         for (kind, tally) in Kind::ALL.into_iter().zip(&self.heavy) {
             let kind = kind as i64;
-            let share = Share { hosts: &kept, most: period.most() };
+            let share = Share { hosts: &kept, most: period.most(), least: period.least() };
             rows.clear();
             for (cell, sums) in tally.within(&kept).heaviest(&share) {
                 rows.push(format!(

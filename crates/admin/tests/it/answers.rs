@@ -108,6 +108,38 @@ fn lists_over_time() {
     }
 }
 
+/// A store that has only roll-ups of 300 clients, of which not all have names there.
+#[test]
+fn counts_that_are_lower_bounds_say_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", directory.path().join("rolled.db").display());
+    store::fill_and_forget(&url, 300);
+    let client = over(&url);
+    let table = &query(&client, &json!({ "target": "clients?limit=5" }))[0];
+    let columns: Vec<(&str, &str)> = table["columns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|column| (column["text"].as_str().unwrap(), column["type"].as_str().unwrap()))
+        .collect();
+    let numbers = [("requests", "number"), ("bytes", "number")];
+    let bounds = [("requests_at_most", "number"), ("bytes_at_most", "number")];
+    assert_eq!(columns, [&[("client", "string")][..], &numbers, &bounds].concat());
+    let rows = table["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row[1] == 1 && row[3].as_i64().unwrap() > 1), "{rows:?}");
+    let unnamed = rows[0][3].as_i64().unwrap() - 1;
+
+    let over_time =
+        json!({ "target": "clients", "type": "timeserie", "payload": { "limit": 5, "interval": "1h" } });
+    let answer = query(&client, &over_time);
+    let lines = answer.as_array().unwrap();
+    assert_eq!((lines.len(), lines[5]["target"].as_str()), (6, Some("(without a name)")), "{answer}");
+    assert_eq!(sum(&lines[5]), unnamed);
+    // Hosts are few, and all have names.
+    let hosts = query(&client, &json!({ "target": "hosts?format=table" }));
+    assert_eq!(hosts[0]["columns"].as_array().unwrap().len(), 3, "{hosts}");
+}
+
 /// The sum of a line's values.
 fn sum(line: &Value) -> i64 {
     line["datapoints"].as_array().unwrap().iter().map(|point| point[0].as_i64().unwrap()).sum()

@@ -139,3 +139,24 @@ pub(crate) fn count<K: Ord>(
 pub(crate) fn in_range(request: &Request) -> bool {
     (FROM..TO).contains(&request.time)
 }
+
+/// Makes a store of this many clients in the first hour, of whose requests nothing is kept but the roll-ups.
+pub(crate) fn fill_and_forget(url: &str, clients: u32) {
+    let retention = Some(Duration::from_secs(3600));
+    let mut writer = Writer::open(url, &Options { retention, ..Options::default() }).unwrap();
+    for number in 0..clients {
+        let request = Request {
+            time: FROM + i64::from(number),
+            host: Some("a.test"),
+            client: IpAddr::from((0x0a00_0000 + number).to_be_bytes()),
+            path: "/".to_owned(),
+            status: 200,
+            bytes: 10,
+            agent: BROWSER,
+            referer: None,
+        };
+        writer.add(&request.entry()).unwrap();
+    }
+    writer.commit().unwrap();
+    writer.finish(UNIX_EPOCH + Duration::from_millis((TO + 48 * 3_600_000).unsigned_abs())).unwrap();
+}

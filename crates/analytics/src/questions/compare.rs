@@ -1,10 +1,7 @@
 //! A period and the one before it, side by side.
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::BuildHasher;
 use std::time::{Duration, SystemTime};
-
-use foldhash::quality::RandomState;
 
 use crate::error::Error;
 use crate::question::{Answer, Filter, Order, Source, Top, Value};
@@ -14,7 +11,7 @@ use crate::questions::list::{sorted, table};
 use crate::questions::percentiles::Durations;
 use crate::questions::scan::{Column, scan};
 use crate::questions::slow::milliseconds;
-use crate::questions::{Questions, cover, name, range};
+use crate::questions::{Questions, cover, name, range, visitors};
 use crate::rollup::tally::Sums;
 use crate::writer::micros;
 
@@ -112,11 +109,10 @@ impl Questions {
                 .insert(format!("visitors and durations are not counted for more than {MOST_READ} requests"));
             return Ok(period);
         }
-        let hasher = RandomState::default();
-        let mut visitors = Distinct::default();
+        let mut clients = Distinct::default();
         scan(self.engine.as_mut(), &sieve, range, &[Column::Of("client")], &mut |_, _, [client, ..]| {
             if client != 0 {
-                visitors.add(hasher.hash_one(client));
+                clients.add(client);
             }
         })?;
         let mut durations = Durations::default();
@@ -124,7 +120,11 @@ impl Questions {
             durations.add(duration, sums.requests);
         })?;
         let [p50, p95] = [50, 95].map(|percent| durations.percentile(percent));
-        period.read = Some(Read { visitors: visitors.count(), p50, p95 });
+        let count = clients.count();
+        if clients.error(count) > 0 {
+            notes.insert(visitors::estimated());
+        }
+        period.read = Some(Read { visitors: count, p50, p95 });
         Ok(period)
     }
 

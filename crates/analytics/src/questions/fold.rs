@@ -1,7 +1,7 @@
 //! Adding up what was read, by what a question is about.
 //!
-//! Sums by group are exact up to [`MOST_GROUPS`] groups; of more than that, the lightest half is forgotten each time,
-//! which is said.
+//! Sums by group are exact up to [`MOST_GROUPS`] groups; of more than that, the lightest half is forgotten each time.
+//! [`Missing`] bounds what that and the rest of roll-ups, which has no names, may have taken from a group.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -10,11 +10,12 @@ use foldhash::fast::RandomState;
 
 use crate::error::Error;
 use crate::question::{Order, Top};
+use crate::questions::missing::Missing;
 use crate::questions::plan::Piece;
 use crate::questions::scan::{Column, Values, scan};
 use crate::questions::sieve::{Shape, Sieve};
 use crate::rollup::tally::Sums;
-use crate::rollup::{FIRST_HOUR, HOUR_US, Kind};
+use crate::rollup::{FIRST_HOUR, HOUR_US, Kind, REST};
 use crate::store::Engine;
 use crate::time::Steps;
 
@@ -94,6 +95,7 @@ pub(crate) struct Fold {
     pub(crate) sums: Groups,
     /// Of networks: what was read by client, and is to be added up.
     pub(crate) by_client: Groups,
+    pub(crate) missing: Missing,
     /// Whether groups were forgotten.
     pub(crate) forgot: bool,
 }
@@ -101,7 +103,8 @@ pub(crate) struct Fold {
 impl Fold {
     pub(crate) fn new(group: Group, steps: Option<Steps>, order: Order) -> Self {
         let (sums, by_client) = (HashMap::default(), HashMap::default());
-        Self { group, steps, order, most: MOST_GROUPS, sums, by_client, forgot: false }
+        let missing = Missing::default();
+        Self { group, steps, order, most: MOST_GROUPS, sums, by_client, missing, forgot: false }
     }
 
     /// Whether roll-ups can answer: they tell hosts and bots apart, and either statuses, or items of one kind.
@@ -202,12 +205,19 @@ impl Fold {
         let bound = *median;
         let heavier = weights.iter().filter(|weight| **weight > bound).count();
         let mut room = (self.most / 2).saturating_sub(heavier);
+        let (mut each, mut all) = (Sums::default(), Sums::default());
         groups.retain(|_, sums| {
             let weight = weight(sums);
             let as_heavy = weight == bound && room > 0;
             room -= usize::from(as_heavy);
-            weight > bound || as_heavy
+            let stays = weight > bound || as_heavy;
+            if !stays {
+                each = Sums { requests: each.requests.max(sums.requests), bytes: each.bytes.max(sums.bytes) };
+                all.add(*sums);
+            }
+            stays
         });
+        self.missing.forget(each, all);
         self.forgot = true;
     }
 
@@ -227,8 +237,14 @@ impl Fold {
             format!("SELECT {FIRST_HOUR}, host, status, bot, requests, bytes FROM traffic WHERE {periods}");
         engine.rows(&sql, &[], &mut |row| {
             let (host, status, bot) = (row.int(1), row.int(2), row.int(3) == 1);
-            if sieve.admits_host(host) && sieve.admits_status(status) && sieve.bots.admits(bot) {
-                let sums = Sums { requests: row.int(4), bytes: row.int(5) };
+            let sums = Sums { requests: row.int(4), bytes: row.int(5) };
+            if !sieve.admits_status(status) || !sieve.bots.admits(bot) {
+                return ControlFlow::Continue(());
+            }
+            if host == REST && (sieve.hosts.is_some() || self.group == Group::Host) {
+                self.missing.add(REST, sums);
+            }
+            if sieve.admits_host(host) {
                 let bucket = self.bucket_of(row.int(0));
                 self.add(&Shape { host, status, ..Shape::default() }, 0, bucket, sums);
             }
@@ -238,12 +254,17 @@ impl Fold {
         // What is excluded is taken away again, as far as it is known by client.
         let sql = heavy(Kind::Client, &periods);
         engine.rows(&sql, &[], &mut |row| {
-            let (host, bot) = (row.int(1), row.int(2) == 1);
-            if excluded.has(row.int(3)) && sieve.admits_host(host) && sieve.bots.admits(bot) {
+            let (host, bot, client) = (row.int(1), row.int(2) == 1, row.int(3));
+            let sums = Sums { requests: row.int(4), bytes: row.int(5) };
+            if !sieve.bots.admits(bot) {
+                return ControlFlow::Continue(());
+            }
+            if sieve.admits_host(host) && excluded.has(client) {
                 let item = if self.group == Group::Host { host } else { 0 };
                 let key = Key { item, host: 0, bucket: self.bucket_of(row.int(0)) };
-                let sums = Sums { requests: row.int(4), bytes: row.int(5) };
                 self.sums.entry(key).or_default().take(sums);
+            } else if client == REST && sieve.admits_host(host) {
+                self.missing.add_surplus(sums);
             }
             ControlFlow::Continue(())
         })
@@ -257,22 +278,30 @@ impl Fold {
         kind: Kind,
     ) -> Result<(), Error> {
         let sql = heavy(kind, &piece.periods());
+        // Pages are told apart by host.
+        let needs_host = sieve.hosts.is_some() || self.group == Group::Page;
         engine.rows(&sql, &[], &mut |row| {
             let (host, bot, item) = (row.int(1), row.int(2) == 1, row.int(3));
+            let sums = Sums { requests: row.int(4), bytes: row.int(5) };
             let counts = match kind {
+                _ if item == REST => true,
                 Kind::Path => sieve.admits_path(item),
                 Kind::Referer => sieve.admits_referrer(item),
                 Kind::Client => sieve.admits_client(item),
                 Kind::Agent | Kind::Network => true,
             };
-            if counts && sieve.admits_host(host) && sieve.bots.admits(bot) {
-                let sums = Sums { requests: row.int(4), bytes: row.int(5) };
-                let bucket = self.bucket_of(row.int(0));
-                if kind == Kind::Network {
-                    self.sums.entry(Key { item, host: 0, bucket }).or_default().add(sums);
-                } else {
-                    self.add(&Shape { host, ..Shape::default() }, item, bucket, sums);
-                }
+            if !counts || !sieve.bots.admits(bot) || host != REST && !sieve.admits_host(host) {
+                return ControlFlow::Continue(());
+            }
+            if item == REST || host == REST && needs_host {
+                self.missing.add(host, sums);
+                return ControlFlow::Continue(());
+            }
+            let bucket = self.bucket_of(row.int(0));
+            if kind == Kind::Network {
+                self.sums.entry(Key { item, host: 0, bucket }).or_default().add(sums);
+            } else {
+                self.add(&Shape { host, ..Shape::default() }, item, bucket, sums);
             }
             ControlFlow::Continue(())
         })
@@ -311,5 +340,12 @@ mod tests {
         }
         let seven = fold.sums[&Key { item: 7, host: 1, bucket: 0 }];
         assert_eq!((seven.bytes, fold.forgot), (1_000_001, true));
+        // Of the others each had a single request, which was forgotten at most once.
+        let each = fold.missing.of_any();
+        assert!((1..=1_000).contains(&each.requests) && each.bytes == each.requests, "{each:?}");
+        assert_eq!(
+            fold.missing.of_several().requests,
+            200_000 - fold.sums.values().map(|sums| sums.requests).sum::<i64>()
+        );
     }
 }

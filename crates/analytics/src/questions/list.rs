@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crate::error::Error;
 use crate::question::{Answer, Filter, Order, Top, Value};
 use crate::questions::fold::{Fold, Group, Groups, Key, failure_of};
+use crate::questions::missing::Missing;
 use crate::questions::{Questions, name};
 use crate::rollup::tally::Sums;
 use crate::rollup::{self, REST};
@@ -20,13 +21,15 @@ impl Questions {
             return Err(Error::Question(format!("a list of {} needs a GeoIP file", top.name())));
         }
         self.answered(filter, |questions| {
-            let (fold, _, notes) = questions.fold(Group::of(top), None, filter)?;
+            let (mut fold, _, notes) = questions.fold(Group::of(top), None, filter)?;
+            let missing = std::mem::take(&mut fold.missing);
             let sums = sorted(questions.named_groups(top, fold)?, filter.order);
             let answer = match top {
-                Top::Countries | Top::Cities => questions.places(top, &sums, filter)?,
-                _ => questions.list(top, &sums, filter)?,
+                Top::Countries | Top::Cities => questions.places(top, &sums, &missing, filter)?,
+                _ => questions.list(top, &sums, &missing, filter)?,
             };
-            Ok(Answer { notes, measured: Some(measured(filter.order)), ..answer })
+            let missing = missing.told();
+            Ok(Answer { notes, missing, measured: Some(measured(filter.order)), ..answer })
         })
     }
 
@@ -37,13 +40,16 @@ impl Questions {
     pub fn errors(&mut self, filter: &Filter) -> Result<Answer, Error> {
         self.answered(filter, |questions| {
             let (fold, sieve, notes) = questions.fold(Group::Error, None, filter)?;
+            let missing = fold.missing;
             let mut sums = sorted(fold.sums, filter.order);
             sums.truncate(questions.most(filter));
             let paths = questions.names("path", sums.iter().map(|(key, _)| key.item))?;
             let hosts = questions.names("host", sums.iter().map(|(key, _)| key.host))?;
             let columns = ["status", "cause", "page", "host", "requests", "bytes"];
             let measured = Some(measured(filter.order));
-            let mut answer = Answer { notes, measured, ..Answer::of(&columns) };
+            let mut answer = Answer { notes, measured, missing: missing.told(), ..Answer::of(&columns) };
+            let more = missing.told().map(|_| missing.of_any());
+            answer.columns.extend(counted(more).skip(2));
             for (key, sums) in sums {
                 let (status, cause) = failure_of(&key);
                 let cause = sieve.words.get(cause).filter(|cause| !cause.is_empty());
@@ -52,9 +58,8 @@ impl Questions {
                     cause.map_or(Value::Null, |cause| Value::Text(cause.clone())),
                     name(&paths, key.item),
                     name(&hosts, key.host),
-                    Value::Int(sums.requests),
-                    Value::Int(sums.bytes),
                 ]);
+                answer.rows.last_mut().into_iter().for_each(|row| row.extend(values(sums, more)));
             }
             Ok(answer)
         })
@@ -81,7 +86,13 @@ impl Questions {
         Ok(sums)
     }
 
-    fn list(&mut self, top: Top, sums: &[(Key, Sums)], filter: &Filter) -> Result<Answer, Error> {
+    fn list(
+        &mut self,
+        top: Top,
+        sums: &[(Key, Sums)],
+        missing: &Missing,
+        filter: &Filter,
+    ) -> Result<Answer, Error> {
         let sums = &sums[..sums.len().min(self.most(filter))];
         let names = match table(top) {
             Some(table) => self.names(table, sums.iter().map(|(key, _)| key.item))?,
@@ -95,7 +106,14 @@ impl Questions {
         let geo = self.geo.as_ref().filter(|_| top == Top::Clients);
         answer.columns.extend((top == Top::Pages).then(|| "host".to_owned()));
         answer.columns.extend(geo.iter().flat_map(|_| ["country".to_owned(), "city".to_owned()]));
-        answer.columns.extend(["requests".to_owned(), "bytes".to_owned()]);
+        let more = |key: &Key| {
+            missing.told().map(|_| match top {
+                Top::Pages => missing.of_host(key.host),
+                Top::Networks => missing.of_several(),
+                _ => missing.of_any(),
+            })
+        };
+        answer.columns.extend(counted(more(&Key::default())));
         for (key, sums) in sums {
             let mut row =
                 vec![if top == Top::Status { Value::Int(key.item) } else { name(&names, key.item) }];
@@ -105,14 +123,20 @@ impl Questions {
                 let place = place.unwrap_or_default();
                 row.extend([place.country, place.city].map(|part| part.map_or(Value::Null, Value::Text)));
             }
-            row.extend([Value::Int(sums.requests), Value::Int(sums.bytes)]);
+            row.extend(values(*sums, more(key)));
             answer.rows.push(row);
         }
         Ok(answer)
     }
 
     /// Adds clients up to countries or cities.
-    fn places(&mut self, top: Top, clients: &[(Key, Sums)], filter: &Filter) -> Result<Answer, Error> {
+    fn places(
+        &mut self,
+        top: Top,
+        clients: &[(Key, Sums)],
+        missing: &Missing,
+        filter: &Filter,
+    ) -> Result<Answer, Error> {
         let mut places: HashMap<(Option<String>, Option<String>), Sums> = HashMap::new();
         for chunk in clients.chunks(4096) {
             let names = self.names("client", chunk.iter().map(|(key, _)| key.item))?;
@@ -134,15 +158,32 @@ impl Questions {
         let text = |part: Option<String>| part.map_or(Value::Null, Value::Text);
         let mut answer = Answer::of(&[top.thing()]);
         answer.columns.extend((top == Top::Cities).then(|| "country".to_owned()));
-        answer.columns.extend(["requests".to_owned(), "bytes".to_owned()]);
+        let more = missing.told().map(|_| missing.of_several());
+        answer.columns.extend(counted(more));
         for ((city, country), sums) in places {
             let mut row: Vec<Value> = Vec::new();
             row.extend((top == Top::Cities).then(|| text(city)));
-            row.extend([text(country), Value::Int(sums.requests), Value::Int(sums.bytes)]);
+            row.push(text(country));
+            row.extend(values(sums, more));
             answer.rows.push(row);
         }
         Ok(answer)
     }
+}
+
+/// The columns of [`values`].
+fn counted(more: Option<Sums>) -> impl Iterator<Item = String> {
+    let bounds = more.map(|_| ["requests_at_most", "bytes_at_most"]);
+    ["requests", "bytes"].into_iter().chain(bounds.into_iter().flatten()).map(str::to_owned)
+}
+
+/// Requests and bytes; and where they are lower bounds, upper ones behind them.
+fn values(sums: Sums, more: Option<Sums>) -> impl Iterator<Item = Value> {
+    let bounds = more.map(|mut most| {
+        most.add(sums);
+        [most.requests, most.bytes]
+    });
+    [sums.requests, sums.bytes].into_iter().chain(bounds.into_iter().flatten()).map(Value::Int)
 }
 
 fn weight(sums: &Sums, order: Order) -> (i64, i64) {

@@ -92,7 +92,7 @@ impl Questions {
             if slow.forgot {
                 answer
                     .notes
-                    .push("there are too many pages: only those that took the most time are listed".into());
+                    .push("there are too many pages: only those that took the most time are listed, with at least so many requests".into());
             }
             let mut groups: Vec<(Group, Durations)> = slow.groups.into_iter().collect();
             groups.sort_unstable_by_key(|(group, durations)| {

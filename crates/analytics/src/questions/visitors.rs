@@ -1,13 +1,10 @@
-//! How many came: different clients by the day. Of a client only a hash is looked at, with a key of this question.
+//! How many came: different clients by the day.
 
 use std::collections::BTreeMap;
-use std::hash::BuildHasher;
-
-use foldhash::quality::RandomState;
 
 use crate::error::Error;
 use crate::question::{Answer, Filter, Value};
-use crate::questions::distinct::Distinct;
+use crate::questions::distinct::{Distinct, ERROR_PERCENT};
 use crate::questions::scan::{Column, scan};
 use crate::questions::sieve::Sieve;
 use crate::questions::{Questions, cover, range};
@@ -24,8 +21,9 @@ struct Came {
 }
 
 impl Questions {
-    /// Different clients and requests by steps of time, exact for up to 2048 clients of a step and within some two
-    /// percent above. Clients without an address are not counted. A limit keeps the newest.
+    /// Different clients and requests by steps of time, exact for up to 2048 clients of a step. Above, the answer has a
+    /// column that says by how much it may be wrong. Clients without an address are not counted. A limit keeps the
+    /// newest.
     ///
     /// # Errors
     /// The store cannot be read, the time limit is over, or there are too many steps.
@@ -44,7 +42,6 @@ impl Questions {
             }
             let range = range(filter);
             answer.notes.extend(cover::removed(engine, range, &filter.zone)?);
-            let hasher = RandomState::default();
             let mut came: BTreeMap<i64, Came> = BTreeMap::new();
             let mut too_many = false;
             let columns = [Column::Of("client"), Column::Time(steps.slice())];
@@ -57,7 +54,7 @@ impl Questions {
                 let came = came.entry(begins).or_default();
                 came.requests += sums.requests;
                 if client != 0 {
-                    came.clients.add(hasher.hash_one(client));
+                    came.clients.add(client);
                 }
             })?;
             if too_many {
@@ -67,19 +64,24 @@ impl Questions {
             }
             let most = filter.limit.unwrap_or(usize::MAX).min(questions.settings.most_rows);
             let skipped = came.len().saturating_sub(most);
-            let mut exact = true;
+            let mut errors = Vec::new();
             for (begins, mut came) in came.into_iter().skip(skipped) {
                 let visitors = came.clients.count();
-                exact &= came.clients.is_exact();
+                errors.push(came.clients.error(visitors));
                 let begins = Value::Text(filter.zone.text(begins));
                 answer.rows.push(vec![begins, Value::Int(visitors), Value::Int(came.requests)]);
             }
-            if !exact {
-                answer
-                    .notes
-                    .push("large numbers of visitors are estimates, exact to about two percent".into());
+            if errors.iter().any(|error| *error > 0) {
+                answer.columns.push("visitors_error".to_owned());
+                answer.rows.iter_mut().zip(errors).for_each(|(row, error)| row.push(Value::Int(error)));
+                answer.notes.push(estimated());
             }
             Ok(answer)
         })
     }
+}
+
+/// What is said where visitors are an estimate.
+pub(crate) fn estimated() -> String {
+    format!("numbers of visitors above 2048 are estimates: 95 of 100 are within {ERROR_PERCENT} percent")
 }

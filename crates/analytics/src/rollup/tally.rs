@@ -77,7 +77,19 @@ pub(crate) struct Tally {
 pub(crate) struct Share<'a> {
     pub(crate) hosts: &'a HashSet<i64>,
     pub(crate) most: usize,
+    /// So many are kept of a single host, whatever its requests. Several hosts share [`MOST_SHARED`] times as many.
+    pub(crate) least: usize,
 }
+
+impl Share<'_> {
+    /// So many items of each host are kept, whatever its requests: a host with few is exact.
+    fn least(&self) -> usize {
+        (self.least * MOST_SHARED / self.hosts.len().max(1)).clamp(self.least / MOST_SHARED, self.least)
+    }
+}
+
+/// Between one host and many, the sum of what each keeps grows by so much, and what each keeps shrinks by as much.
+const MOST_SHARED: usize = 8;
 
 impl Tally {
     /// A tally whose sums by item stay exact: where room is needed, the lightest hosts lose their names.
@@ -178,11 +190,12 @@ impl Tally {
         for (cell, sums) in self.iter() {
             by_host.entry(cell.host()).or_default().push((cell, sums));
         }
+        let least = share.least();
         let mut kept = Vec::new();
         for (host, mut cells) in by_host {
             let requests: i64 = cells.iter().map(|(_, sums)| sums.requests).sum();
             let most = usize::try_from(requests / REQUESTS_PER_ITEM).unwrap_or(usize::MAX);
-            let most = if share.hosts.contains(&host) { most.clamp(2, share.most) } else { 2 };
+            let most = if share.hosts.contains(&host) { most.clamp(least, share.most) } else { least };
             let mut rest = [Sums::default(); 2];
             cells.sort_unstable_by_key(|(cell, sums)| (std::cmp::Reverse(sums.requests), cell.0));
             let (named, mut others) = cells.split_at(most.min(cells.len()));
@@ -246,7 +259,7 @@ mod tests {
         let seven = tally.iter().find(|(cell, _)| *cell == Cell::new(1, false, 7)).unwrap().1;
         assert_eq!(seven.requests, 300_001);
         let kept = heaviest_hosts(&tally);
-        let named = tally.within(&kept).heaviest(&Share { hosts: &kept, most: 500 });
+        let named = tally.within(&kept).heaviest(&Share { hosts: &kept, most: 500, least: 64 });
         assert!(named.len() <= 630, "{}", named.len());
         assert_eq!(named.iter().map(|(_, sums)| sums.requests).sum::<i64>(), 600_000);
     }

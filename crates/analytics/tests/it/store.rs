@@ -2,6 +2,7 @@
 
 mod answers;
 mod asking;
+mod bounds;
 mod count;
 mod failures;
 mod filters;

@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Traffic(Traffic),
     /// Different clients per day
     ///
-    /// Counted by a hash of their addresses: exact up to 2048 per day, above that within about two percent.
+    /// Exact up to 2048 per interval. Above that an estimate, the same each time, with its error in a column of its own.
     Visitors(Visitors),
     /// A period of time, compared with the one before
     Compare(Compare),

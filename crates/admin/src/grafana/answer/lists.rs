@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use offramp_analytics::question::Source;
+use offramp_analytics::question::{OTHER_HOSTS, Order, Source};
 use offramp_analytics::{Answer, Filter, Top, Value as Cell};
 
 use super::{Question, Series, column, moment, number, position};
@@ -61,9 +61,13 @@ pub(super) fn series(
             for row in &answer.rows {
                 lines.add(&named(&answer, row), bucket, number(row, value));
             }
+            lines.unnamed[bucket] = answer.missing.map_or(0, |missing| match filter.order {
+                Order::Requests => missing.requests,
+                Order::Bytes => missing.bytes,
+            });
         }
     }
-    Ok((buckets, lines.series))
+    Ok((buckets, lines.finish()))
 }
 
 /// What intervals are answered from.
@@ -94,8 +98,8 @@ fn hosts(
     lines: &mut Lines,
 ) -> Result<(), Refusal> {
     let mut filter = question.filter_by(buckets);
-    // Requests without a host cannot be asked for by name.
-    if !lines.places.contains_key(NAMELESS) {
+    // Requests without a host, and of hosts without a name, cannot be asked for by name.
+    if !lines.places.contains_key(NAMELESS) && !lines.is_partial {
         filter.hosts = lines.places.keys().cloned().collect();
     }
     if lines.places.is_empty() {
@@ -106,7 +110,12 @@ fn hosts(
     let value = position(&answer, column(filter.order));
     for row in &answer.rows {
         if let Some(bucket) = moment(row, at).and_then(|time| buckets.index(time)) {
-            lines.add(&text(host.and_then(|host| row.get(host))), bucket, number(row, value));
+            let name = text(host.and_then(|host| row.get(host)));
+            let is_unnamed = name == OTHER_HOSTS && !lines.places.contains_key(OTHER_HOSTS);
+            match is_unnamed && lines.is_partial {
+                true => lines.unnamed[bucket] += number(row, value),
+                false => lines.add(&name, bucket, number(row, value)),
+            }
         }
     }
     Ok(())
@@ -116,6 +125,10 @@ fn hosts(
 struct Lines {
     series: Vec<Series>,
     places: HashMap<String, usize>,
+    /// Set where the lines are lower bounds.
+    is_partial: bool,
+    /// By interval: how much more any line may be.
+    unnamed: Vec<i64>,
 }
 
 impl Lines {
@@ -123,7 +136,8 @@ impl Lines {
         let names: Vec<String> = heaviest.rows.iter().map(|row| named(heaviest, row)).collect();
         let places = names.iter().enumerate().map(|(place, name)| (name.clone(), place)).collect();
         let line = |name| Series { name, values: vec![Some(0); count] };
-        Self { series: names.into_iter().map(line).collect(), places }
+        let is_partial = heaviest.missing.is_some();
+        Self { series: names.into_iter().map(line).collect(), places, is_partial, unnamed: vec![0; count] }
     }
 
     fn add(&mut self, name: &str, bucket: usize, value: i64) {
@@ -132,7 +146,19 @@ impl Lines {
             *sum = Some(sum.unwrap_or(0) + value);
         }
     }
+
+    /// The lines, and one more for what belongs to them or to others, where there is such.
+    fn finish(mut self) -> Vec<Series> {
+        if self.unnamed.iter().any(|more| *more > 0) {
+            let values = self.unnamed.into_iter().map(Some).collect();
+            self.series.push(Series { name: UNNAMED.to_owned(), values });
+        }
+        self.series
+    }
 }
+
+/// The line of what roll-ups keep without names.
+const UNNAMED: &str = "(without a name)";
 
 /// What stands for something that has no name.
 pub(super) const NAMELESS: &str = "-";

@@ -70,7 +70,7 @@ fn traffic(question: &Question, asking: &mut Asking<'_>) -> Result<Value, Refusa
 fn kind(column: &str) -> &'static str {
     match column {
         "time" => "time",
-        "requests" | "bytes" => "number",
+        "requests" | "bytes" | "requests_at_most" | "bytes_at_most" => "number",
         _ => "string",
     }
 }

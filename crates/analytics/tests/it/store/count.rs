@@ -92,12 +92,31 @@ pub(crate) fn traffic(requests: &[Request], interval: Duration, filter: &Filter)
 
 /// An answer's rows in the oracle's form: what is named before requests and bytes is joined.
 pub(crate) fn of(answer: &Answer) -> Counts {
-    let mut found = Counts::new();
+    bounds(answer).into_iter().map(|(name, bounds)| (name, bounds.least)).collect()
+}
+
+/// What an answer says of one row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) least: (i64, i64),
+    pub(crate) most: (i64, i64),
+}
+
+/// An answer's rows, with lower and upper bounds.
+pub(crate) fn bounds(answer: &Answer) -> BTreeMap<String, Bounds> {
+    let place = |column: &str| answer.columns.iter().position(|name| name == column);
+    let first = place("requests").unwrap();
+    let mut found = BTreeMap::new();
     for row in &answer.rows {
-        let (names, sums) = row.split_at(row.len() - 2);
-        let name: Vec<String> = names.iter().map(shown).collect();
-        let [Value::Int(requests), Value::Int(bytes)] = sums else { panic!("{row:?}") };
-        assert!(found.insert(name.join(" "), (*requests, *bytes)).is_none(), "twice: {row:?}");
+        let name: Vec<String> = row[..first].iter().map(shown).collect();
+        let int = |column: &str| match place(column).map(|at| &row[at]) {
+            Some(Value::Int(number)) => Some(*number),
+            None => None,
+            other => panic!("{column}: {other:?}"),
+        };
+        let least = (int("requests").unwrap(), int("bytes").unwrap());
+        let most = (int("requests_at_most").unwrap_or(least.0), int("bytes_at_most").unwrap_or(least.1));
+        assert!(found.insert(name.join(" "), Bounds { least, most }).is_none(), "twice: {row:?}");
     }
     found
 }
