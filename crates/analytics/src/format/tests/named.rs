@@ -226,7 +226,7 @@ fn by_another_name_client_and_host_are_right_or_the_line_is_refused() {
             // Every line alone, so that none depends on those before it; and the log as a whole. Of an address at the end
             // of a single line nobody can say whether that was a host or a client, who then is more likely.
             let alone = if (*right, *name) == ("vhost", "main") { 0 } else { lines.len() };
-            let parts = (0..alone).map(|at| at..at + 1).chain([0..lines.len()]);
+            let parts = (0..alone).map(|at| at..at + 1).chain(std::iter::once(0..lines.len()));
             for part in parts {
                 let mut parser = parser(name, &lines[part.clone()]);
                 for (line, (_, client, host)) in lines[part.clone()].iter().zip(&rows[part]) {
