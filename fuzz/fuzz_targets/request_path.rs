@@ -25,7 +25,7 @@ use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Outp
 use offramp_proxy::{
     AcceptorId, Access, Action, Admission, AuthClass, Challenges, ClientTable, Command, Current, Demand,
     HeaderRules, Held, Http, HttpLimits, HttpRoute, HttpTls, Lateness, Limits, Listener, Match, PathMatch,
-    Paths, Pressure, Proxy, Refusals, Respond, Rewrite, Route, Rule, Shared, Snapshot, Table, Target, To,
+    PathHandling, Paths, Pressure, Proxy, Refusals, Respond, Rewrite, Route, Rule, Shared, Snapshot, Table, Target, To,
     Worker, WorkerHandle,
 };
 use offramp_record::aead::Library;
@@ -462,9 +462,9 @@ fn snapshot(app: PathBuf) -> Snapshot {
             bandwidth: None,
             log_one_in: NonZeroU32::MIN,
         };
-        (PathMatch { hosts: Vec::new(), path: path.to_owned() }, route)
+        (PathMatch { hosts: Vec::new(), path: path.to_owned(), is_guard: false }, route)
     };
-    let proxied = || Action::Proxy(Proxy { to: To::Backend(0), send_proxy: None, rewrite: Rewrite::Keep });
+    let proxied = || Action::Proxy(Proxy { to: To::Backend(0), send_proxy: None, rewrite: Rewrite::Keep, paths: PathHandling::default() });
     let respond = Respond { status: StatusCode::OK, content_type: None, body: "said".into() };
     let http = Http {
         routes: Paths::new(vec![

@@ -30,8 +30,8 @@ pub use fingerprint::Ja4Pattern;
 pub use header::{CookieName, HeaderChanges, HeaderField, HeaderName, HeaderValue};
 pub use health::{Eject, Health, HttpProbe, Probe, StatusRange};
 pub use http::{
-    Hsts, HttpRules, PathRewrite, Redirect, RedirectPart, RedirectTo, Respond, Rewrite, RouteLimits,
-    RoutePath,
+    EncodedSlashes, Hsts, HttpRules, PathForm, PathRewrite, Redirect, RedirectPart, RedirectTo, Respond,
+    Rewrite, RouteLimits, RoutePath,
 };
 pub use jwks::{Jwks, KeyServer, KeySetUrl};
 pub use limits::{HttpLimits, Limits};

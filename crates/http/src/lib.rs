@@ -23,6 +23,7 @@
 //! | remove the fields of one connection | [`semantics::hop_by_hop`] |
 //! | remove what a client must not say | [`semantics::protected`] |
 //! | know whether a request may be sent again | [`semantics::is_idempotent`] |
+//! | know what a path stands for, and how servers may read it | [`path::normalize`], [`path::other_reading`] |
 //! | know which file is asked for, which parts of it, and whether the client has it | [`files`] |
 //! | choose the form of an error | [`semantics::accept::form`] |
 //! | choose the coding of a response | [`semantics::accept_encoding::choose`] |
@@ -36,6 +37,7 @@ pub mod head;
 pub mod host;
 pub mod hpack;
 pub mod html;
+pub mod path;
 pub mod semantics;
 pub mod target;
 

@@ -28,6 +28,7 @@ mod mirror;
 mod paced;
 mod record;
 mod session;
+mod spelling;
 mod trace;
 mod transport;
 mod tunnel;

@@ -80,6 +80,18 @@ impl<T> Table<T> {
         self.groups(host).flatten().map(|&at| &self.rules[at].to)
     }
 
+    /// The destinations that a client that asks for `host` (in lower case) can come to, where one that `takes_all` hides
+    /// those behind it.
+    pub(crate) fn reachable(
+        &self,
+        host: Option<&str>,
+        takes_all: impl Fn(&T) -> bool,
+    ) -> impl Iterator<Item = &T> {
+        let first = |places: &Vec<usize>| places.iter().copied().find(|&at| takes_all(&self.rules[at].to));
+        let end = self.groups(host).filter_map(first).min().unwrap_or(usize::MAX);
+        self.groups(host).flatten().filter(move |&&at| at <= end).map(|&at| &self.rules[at].to)
+    }
+
     /// Every destination, in the order of the rules.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.rules.iter().map(|rule| &rule.to)

@@ -57,12 +57,16 @@ fn each_path_has_its_file_or_none() {
         ("/fifo", 404, "404"),
         ("/sub/.git/config", 404, "404"),
         ("//etc/passwd", 404, "404"),
-        ("/sub//index.html", 404, "404"),
+        ("//ten.txt", 200, "0123456789"),
+        ("/sub//index.html", 200, "<p>sub"),
         ("/../secret", 400, "400"),
-        ("/sub/../ten.txt", 400, "400"),
+        ("/sub/../ten.txt", 200, "0123456789"),
+        ("/sub/../../secret", 400, "400"),
+        ("//sub", 301, ""),
         ("/%2e%2e/secret", 400, "400"),
         ("/..%2fsecret", 400, "400"),
-        ("/sub/%2E%2E/ten.txt", 400, "400"),
+        ("/sub/%2E%2E/ten.txt", 200, "0123456789"),
+        ("/%2e%2e/ten.txt", 400, "400"),
         ("/ten.txt%00.html", 400, "400"),
         ("/sub%5cindex.html", 400, "400"),
         ("/%c0%ae%c0%ae/secret", 400, "400"),
@@ -77,6 +81,9 @@ fn each_path_has_its_file_or_none() {
     }
     let answer = get(&instance, &[], "https://localhost/sub?a=b");
     assert_eq!(answer.field("location"), "/sub/?a=b");
+    // Two slashes would name a host.
+    let answer = get(&instance, &["--path-as-is"], "https://localhost//sub");
+    assert_eq!(answer.field("location"), "/sub/");
     let events = instance.stop();
     assert!(events.iter().all(|event| event["server"].is_null()), "{events:?}");
     assert!(events.iter().all(|event| matches!(cause(event), "completed" | "bad_request")), "{events:?}");

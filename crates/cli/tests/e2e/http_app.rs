@@ -123,6 +123,11 @@ pub(crate) fn named(listen: &Listen, name: &str) -> (Server, Seen) {
 pub(crate) struct Seen(Arc<Mutex<Vec<Request>>>);
 
 impl Seen {
+    /// Remembers a request.
+    pub(crate) fn note(&self, request: &Request) {
+        self.0.lock().unwrap().push(request.clone());
+    }
+
     /// All, oldest first; they are forgotten here.
     pub(crate) fn take(&self) -> Vec<Request> {
         std::mem::take(&mut self.0.lock().unwrap())

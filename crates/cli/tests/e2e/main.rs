@@ -128,6 +128,7 @@ mod openssl_updates_keys;
 mod orders_do_not_disturb_each_other;
 mod orders_outlive_their_process;
 mod passwords_choose_clients;
+mod paths_have_one_meaning;
 mod pebble;
 mod postgres_is_asked_for_tls;
 mod postgres_speaks_tls;

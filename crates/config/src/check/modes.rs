@@ -10,13 +10,15 @@ use crate::model::{
 use crate::raw::Section;
 
 /// The keys that only requests of HTTP can match or follow.
-pub(super) const OF_REQUESTS: [&str; 25] = [
+pub(super) const OF_REQUESTS: [&str; 27] = [
     "path",
     "redirect",
     "respond",
     "root",
     "strip_path",
     "replace_path",
+    "normalize_path",
+    "encoded_slashes",
     "request_headers",
     "response_headers",
     "hsts",

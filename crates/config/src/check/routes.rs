@@ -7,7 +7,8 @@ use super::{Known, Reader, Sorted, access, canary, files, reference, rules};
 use crate::error::Problem;
 use crate::model::{
     AuthMode, ClientAuth, FilePath, HttpRules, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay,
-    RelayTarget, Respond, Route, SendProxy, ServerAddress, Size, Target, TrustDomain, TrustDomainName,
+    RelayTarget, Respond, Route, RoutePath, SendProxy, ServerAddress, Size, Target, TrustDomain,
+    TrustDomainName,
 };
 use crate::raw::{Section, Spanned};
 
@@ -15,12 +16,14 @@ use crate::raw::{Section, Spanned};
 const TARGETS: [&str; 7] = ["backend", "server", "split", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 23] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 25] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
     ("path", SEALED),
     ("strip_path", SEALED),
     ("replace_path", SEALED),
+    ("normalize_path", SEALED),
+    ("encoded_slashes", SEALED),
     ("request_headers", SEALED),
     ("response_headers", SEALED),
     ("hsts", SEALED),
@@ -44,10 +47,12 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 23] = [
 const SEALED: &str = "the requests are encrypted here";
 
 /// What a route that answers by itself cannot have: there is no server that would get it.
-const NOT_WITH_ANSWERS: [&str; 12] = [
+const NOT_WITH_ANSWERS: [&str; 14] = [
     "send_proxy",
     "strip_path",
     "replace_path",
+    "normalize_path",
+    "encoded_slashes",
     "rewrite",
     "request_headers",
     "max_body",
@@ -89,7 +94,7 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
             listeners,
             hosts,
             alpn,
-            path: section.text("path").and_then(|text| reader.parsed(&text)).unwrap_or_default(),
+            path: path(section, reader),
             client_auth: client_auth(section, reader),
             deny_ja4,
             networks,
@@ -110,6 +115,17 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
         }
     }
     routes
+}
+
+fn path(section: &Section, reader: &mut Reader<'_, '_>) -> RoutePath {
+    let Some(text) = section.text("path") else { return RoutePath::default() };
+    let path: Option<RoutePath> = reader.parsed(&text);
+    if let Some(what) = path.as_ref().and_then(RoutePath::ambiguity) {
+        let problem =
+            Problem::new(format!("servers read {what} in several ways, so that no route is found by it"));
+        reader.report.local(&text.span, problem.help("leave it out: end `path` before it"));
+    }
+    path.unwrap_or_default()
 }
 
 /// The table of keys keeps it within its bounds.

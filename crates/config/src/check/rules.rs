@@ -3,7 +3,10 @@
 use super::{Reader, compress, headers, pages, rewrites};
 use crate::error::Problem;
 use crate::model::http::{REDIRECTS, WITHOUT_BODY};
-use crate::model::{FilePath, HeaderValue, Hsts, HttpRules, Redirect, Respond, Rewrite, RouteLimits, Size};
+use crate::model::{
+    EncodedSlashes, FilePath, HeaderValue, Hsts, HttpRules, PathForm, Redirect, Respond, Rewrite,
+    RouteLimits, Size,
+};
 use crate::raw::Section;
 
 /// What is done to requests and responses.
@@ -17,6 +20,13 @@ pub(super) fn rules(section: &Section, reader: &mut Reader<'_, '_>) -> HttpRules
     }
     HttpRules {
         rewrite: rewrite(section, reader),
+        paths: PathForm {
+            normalize: section.bool("normalize_path").unwrap_or_default(),
+            encoded_slashes: section
+                .text("encoded_slashes")
+                .and_then(|text| EncodedSlashes::from_word(text.value))
+                .unwrap_or_default(),
+        },
         rewrites: rewrites::rewrites(section, reader),
         request_headers: headers::changes(section, "request_headers", reader),
         response_headers,

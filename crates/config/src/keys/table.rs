@@ -233,6 +233,8 @@ pub const TABLE: &[Key] = rows! {
     "route.cache_control": Kind::Map("`{ \"*.css\" = \"max-age=3600\" }`"), absent("no `Cache-Control`"), Live, NOW, "With `root`: the value of `Cache-Control` by a pattern of the file's name, or of its path below `root` if the pattern begins with `/`; `*` stands for any text, and the longest pattern wins";
     "route.strip_path": Kind::Bool, toml("false"), Live, NOW, "Servers get the path without the `path` of the route; with `root`, files are looked for without it";
     "route.replace_path": Kind::Text("`/new`"), absent("the path stays"), Live, NOW, "Servers get this instead of the `path` of the route";
+    "route.normalize_path": Kind::Bool, toml("false"), Live, NOW, "Servers get paths in normal form, by which routes are found, instead of as they came: `//a/./%62` as `/a/b`, see [access.md](access.md#spellings-of-a-path)";
+    "route.encoded_slashes": Kind::Choice(model::EncodedSlashes::CHOICES), toml("\"refuse\""), Live, NOW, "Where the path decides who may enter a host: whether paths with `%2F`, `%5C` or other escapes with several readings are refused (400), or pass if every reading leads to the same route";
     "route.rewrite": Kind::Sections, LIST_ABSENT, Live, NOW, "Rules that rewrite the path of requests, before files are looked for or servers get it; the first one whose pattern matches counts, see [answers.md](answers.md#rewriting-by-patterns)";
     "route.rewrite.match": Kind::Text("a regular expression"), REQUIRED, Live, NOW, "The pattern of the path, without the query; `^` and `$` tie it to the ends";
     "route.rewrite.to": Kind::Text("`/new/$1`"), REQUIRED, Live, NOW, "The new path, with a new query if it has a `?`; `$1` and `${name}` stand for what groups of the pattern have matched";

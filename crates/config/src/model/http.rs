@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::words::words;
 use super::{Compress, ErrorPages, FilePath, HeaderChanges, HeaderValue, Maintenance, Mirror, Size};
 use crate::error::{Problem, shown};
 
@@ -24,6 +25,29 @@ impl RoutePath {
     /// Whether it is `/`, which every path begins with.
     pub fn is_root(&self) -> bool {
         self.0 == "/"
+    }
+}
+
+impl RoutePath {
+    /// What in it servers read in several ways, so that no route can be found by it.
+    pub fn ambiguity(&self) -> Option<&'static str> {
+        let mut pieces = self.0.split('%');
+        let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+        for piece in pieces {
+            let (digits, rest) = piece.split_at(2);
+            let byte = u8::from_str_radix(digits, 16).unwrap_or_default();
+            match byte {
+                b'/' => return Some("%2F"),
+                b'\\' => return Some("%5C"),
+                b'%' if rest.bytes().take_while(u8::is_ascii_hexdigit).count() >= 2 => {
+                    return Some("%25 before two digits");
+                }
+                _ if byte.is_ascii_control() => return Some("a control character"),
+                _ => bytes.push(byte),
+            }
+            bytes.extend_from_slice(rest.as_bytes());
+        }
+        std::str::from_utf8(&bytes).is_err().then_some("an escape that is not UTF-8")
     }
 }
 
@@ -62,7 +86,7 @@ impl FromStr for RoutePath {
                 "write letters, digits and -._~!$&'()+,;=:@ as they are and others as %XX in upper case",
             );
         }
-        Ok(RoutePath(format!("/{path}")))
+        Ok(RoutePath(format!("/{}", shortest(path))))
     }
 }
 
@@ -82,6 +106,21 @@ fn is_escaped(path: &str) -> bool {
         })
 }
 
+/// A path, whose escapes are right, without those that its characters do not need.
+fn shortest(path: &str) -> String {
+    let mut pieces = path.split('%');
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let plain = u8::from_str_radix(&piece[..2], 16).ok().filter(|byte| b"!$&'()+,;=:@".contains(byte));
+        match plain {
+            Some(byte) => out.push(char::from(byte)),
+            None => out.extend(["%", &piece[..2]]),
+        }
+        out.push_str(&piece[2..]);
+    }
+    out
+}
+
 impl fmt::Display for RoutePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -93,6 +132,8 @@ impl fmt::Display for RoutePath {
 pub struct HttpRules {
     /// What becomes of the path.
     pub rewrite: Rewrite,
+    /// How paths that can be read in several ways go to servers.
+    pub paths: PathForm,
     /// Rules that rewrite paths by patterns, in their order; only with [`Rewrite::Keep`].
     pub rewrites: Vec<PathRewrite>,
     /// Changes to requests.
@@ -141,6 +182,28 @@ pub enum Rewrite {
     Strip,
     /// The path of the route is replaced by this one: `/api/x` becomes `/new/x`.
     Replace(RoutePath),
+}
+
+/// How paths that can be read in several ways go to servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathForm {
+    /// Servers get the normal form, instead of the path as it came.
+    pub normalize: bool,
+    /// What becomes of escapes that some servers read as separators.
+    pub encoded_slashes: EncodedSlashes,
+}
+
+words! {
+    /// What becomes of requests whose path has escaped slashes or other escapes with several readings, on a host where the
+    /// path decides who may enter.
+    #[derive(Default)]
+    pub enum EncodedSlashes {
+        /// They get 400.
+        #[default]
+        Refuse = "refuse",
+        /// They pass where every reading of the path leads to the same route.
+        Pass = "pass",
+    }
 }
 
 /// A rule that rewrites paths.
@@ -316,9 +379,29 @@ mod tests {
 
     #[test]
     fn paths_are_normalised() {
-        for (text, meant) in [("/", "/"), ("/api", "/api"), ("/api/", "/api"), ("/a%20b/c%2F", "/a%20b/c%2F")]
-        {
+        for (text, meant) in [
+            ("/", "/"),
+            ("/api", "/api"),
+            ("/api/", "/api"),
+            ("/a%20b/c%2F", "/a%20b/c%2F"),
+            ("/%40me%2B%C3%A9", "/@me+%C3%A9"),
+        ] {
             assert_eq!(text.parse::<RoutePath>().unwrap().as_str(), meant);
+        }
+    }
+
+    #[test]
+    fn some_paths_have_no_single_reading() {
+        for (text, what) in [
+            ("/", None),
+            ("/a%20b/100%25/%C3%A9", None),
+            ("/a%2Fb", Some("%2F")),
+            ("/a%5Cb", Some("%5C")),
+            ("/%2541", Some("%25 before two digits")),
+            ("/a%00", Some("a control character")),
+            ("/%FF", Some("an escape that is not UTF-8")),
+        ] {
+            assert_eq!(text.parse::<RoutePath>().unwrap().ambiguity(), what, "{text}");
         }
     }
 

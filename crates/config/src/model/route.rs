@@ -85,6 +85,14 @@ impl Route {
         if name.is_empty() { "default".to_owned() } else { name }
     }
 
+    /// Whether it says who may enter: not everybody gets what it leads to.
+    pub fn is_guard(&self) -> bool {
+        let refuses = matches!(&self.target, Target::Respond(respond) if respond.status >= 400);
+        let asks_tls = self.client_auth.is_some() || !self.deny_ja4.is_empty();
+        let asks = self.networks != ClientNetworks::default() || self.credentials != Credentials::default();
+        refuses || asks_tls || asks || self.http.maintenance.is_some()
+    }
+
     /// The backends that it names: of its target, its mirror, and who is asked about requests.
     pub fn backends(&self) -> Vec<&Name> {
         let target = match &self.target {

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::{array, bare, list, networks, path, quoted, text};
 use crate::model::{
-    BasicAuth, ClientAuth, Compress, Credentials, ErrorPages, FilePath, ForwardAuth, HeaderChanges,
-    HeaderField, HeaderValue, Hsts, HttpRules, Jwks, JwtAuth, KeyServer, Listeners, Maintenance, Mirror,
-    PathRewrite, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond, Rewrite, Route, RouteLimits,
-    SendProxy, Split, StaticFiles, StatusRange, Target, TrustDomain,
+    BasicAuth, ClientAuth, Compress, Credentials, EncodedSlashes, ErrorPages, FilePath, ForwardAuth,
+    HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules, Jwks, JwtAuth, KeyServer, Listeners,
+    Maintenance, Mirror, PathForm, PathRewrite, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond,
+    Rewrite, Route, RouteLimits, SendProxy, Split, StaticFiles, StatusRange, Target, TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -224,6 +224,13 @@ fn rules(out: &mut String, rules: &HttpRules) {
         Rewrite::Keep => {}
         Rewrite::Strip => bare(out, "strip_path", true),
         Rewrite::Replace(path) => text(out, "replace_path", path),
+    }
+    let PathForm { normalize, encoded_slashes } = rules.paths;
+    if normalize {
+        bare(out, "normalize_path", true);
+    }
+    if encoded_slashes != EncodedSlashes::default() {
+        text(out, "encoded_slashes", encoded_slashes);
     }
     if !rules.rewrites.is_empty() {
         let rule = |PathRewrite { pattern, to }: &PathRewrite| {

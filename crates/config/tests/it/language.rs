@@ -228,6 +228,8 @@ respond = { body = "User-agent: *\nDisallow: /\n" }
 host = "example.org"
 path = "/app"
 replace_path = "/v2"
+normalize_path = true
+encoded_slashes = "pass"
 server = "127.0.0.1:8080"
 hsts = true
 

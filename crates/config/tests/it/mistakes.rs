@@ -98,6 +98,7 @@ fn answers_of_routes_are_possible() {
             format!("{http}{server}rewrite = [{{ match = '(', to = \"a\" }}]"),
             "at character 1: unclosed group",
         ),
+        (format!("{http}{server}path = \"/a%2Fb\""), "servers read %2F in several ways"),
         (format!("{http}{server}rewrite = [{{ match = \"a\", to = \"a\" }}]"), "`a` is not a path"),
         (
             format!("{http}{server}rewrite = [{{ match = 'a', to = \"/ b\" }}]"),

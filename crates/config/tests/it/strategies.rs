@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use offramp_config::model::{
     AccessFormat, AccessLog, AccessOutput, Admin, Algorithm, AlpnId, Anonymize, Backend, CertificateSource,
-    ClientNetworks, Compress, Eject, Endpoint, ErrorPages, FilePath, HeaderChanges, HeaderName, HeaderValue,
-    Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, ImpliedCertificates, Ja4Pattern, Level,
-    Limits, ListenAddress, Listener, Listeners, Log, LogFormat, LogOutput, LogStore, Metrics, Mode, Name,
-    Networks, Origins, Passthrough, Policy, Pool, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit,
-    Redirect, RedirectTo, Relay, RelayTarget, Respond, Rewrite, Route, RoutePath, Sandbox, SendProxy, Server,
-    ServerAddress, ServerState, Shared, Size, StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls,
-    Tracing, User, Weight, Workers,
+    ClientNetworks, Compress, Eject, EncodedSlashes, Endpoint, ErrorPages, FilePath, HeaderChanges,
+    HeaderName, HeaderValue, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules,
+    ImpliedCertificates, Ja4Pattern, Level, Limits, ListenAddress, Listener, Listeners, Log, LogFormat,
+    LogOutput, LogStore, Metrics, Mode, Name, Networks, Origins, Passthrough, PathForm, Policy, Pool,
+    Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond,
+    Rewrite, Route, RoutePath, Sandbox, SendProxy, Server, ServerAddress, ServerState, Shared, Size,
+    StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -235,8 +235,13 @@ fn http_route(backends: &[Name]) -> impl Strategy<Value = Route> + use<> {
     (option::of(host()), route_path(), target, rules).prop_map(|(host, path, target, rules)| {
         let ((mut target, mirror), networks, credentials) = target;
         let (rewrite, request_headers, response_headers, hsts, max_body, (compress, answers)) = rules;
+        let paths = PathForm {
+            normalize: rewrite == Rewrite::Strip,
+            encoded_slashes: if max_body.is_some() { EncodedSlashes::Pass } else { EncodedSlashes::Refuse },
+        };
         let mut http = HttpRules {
             rewrite,
+            paths,
             request_headers,
             response_headers,
             hsts,

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue, StatusCode};
 use offramp_config::model::{self, AlpnId, AuthMode, HeaderChanges, HeaderField};
 use offramp_config::{At, Config};
+use offramp_http::path::normalize;
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{
     Action, AuthClass, Bandwidths, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute,
-    HttpTls, Maintenance, Match, Network, PathMatch, PathRules, Paths, Proxy, Redirect, Respond, Rewrite,
-    Route, RouteLimits, Rule, Target, Template, To, media_type,
+    HttpTls, Maintenance, Match, Network, PathHandling, PathMatch, PathRules, Paths, Proxy, Redirect,
+    Respond, Rewrite, Route, RouteLimits, Rule, Target, Template, To, media_type,
 };
 
 use super::backends::Backends;
@@ -49,8 +50,8 @@ pub(super) fn ways<'c>(
         for (preference, Match { hosts, .. }) in split(route) {
             // What cannot be made is reported, and there will be no snapshot.
             if let Some(to) = request(route, (backends, access), bandwidths, termination, contents, report) {
-                let path = route.path.as_str().to_owned();
-                paths.push((preference, (PathMatch { hosts, path }, to)));
+                let matches = PathMatch { hosts, path: prefix(route), is_guard: route.is_guard() };
+                paths.push((preference, (matches, to)));
             }
         }
     }
@@ -204,7 +205,7 @@ fn request<'c>(
     let rules = &route.http;
     let error_pages = contents.pages(&rules.error_pages, report);
     let map = rules.redirects.as_ref();
-    let redirects = map.and_then(|file| contents.redirects(file, route.path.as_str(), report));
+    let redirects = map.and_then(|file| contents.redirects(file, &prefix(route), report));
     let mirror = match &rules.mirror {
         None => None,
         Some(mirror) => Some(canary::mirror(mirror, &route.at, backends, report)?),
@@ -253,6 +254,10 @@ fn action(
             },
             send_proxy: relay.send_proxy.map(send_proxy),
             rewrite: rewrite(route),
+            paths: PathHandling {
+                normalize: route.http.paths.normalize,
+                encoded_slashes: route.http.paths.encoded_slashes == model::EncodedSlashes::Pass,
+            },
         })),
         model::Target::Redirect(redirect) => self::redirect(redirect).map(Action::Redirect),
         model::Target::Files(files) => {
@@ -265,8 +270,13 @@ fn action(
     Some(action)
 }
 
+/// The path of a route in the normal form by which requests are compared with it.
+fn prefix(route: &model::Route) -> String {
+    normalize(route.path.as_str()).text.into_owned()
+}
+
 fn rewrite(route: &model::Route) -> Rewrite {
-    let length = if route.path.is_root() { 0 } else { route.path.as_str().len() };
+    let length = if route.path.is_root() { 0 } else { prefix(route).len() };
     match &route.http.rewrite {
         model::Rewrite::Keep => Rewrite::Keep,
         model::Rewrite::Strip => Rewrite::Strip(length),
@@ -341,7 +351,7 @@ fn files(
         |(pattern, value): &(String, model::HeaderValue)| Ok((pattern.as_str().into(), self::value(value)?));
     Ok(Files {
         root: root.path.as_path().into(),
-        strip: if route.http.rewrite == model::Rewrite::Strip { route.path.as_str().len() } else { 0 },
+        strip: if route.http.rewrite == model::Rewrite::Strip { prefix(route).len() } else { 0 },
         index: texts(&files.index),
         tries: texts(&files.tries),
         fallback: files.fallback.as_deref().map(|path| path.trim_start_matches('/').into()),

@@ -1,7 +1,9 @@
 //! From the path of a request to the path of a file below a root.
 //!
-//! Escapes are decoded once. What could be read in two ways is refused and not corrected: dot segments, an escaped
-//! slash, a backslash, control characters, text that is not UTF-8.
+//! The path is taken in its [normal form](crate::path). What has no single meaning is refused: an escaped slash, a
+//! backslash, control characters, text that is not UTF-8, a `..` above the root.
+
+use crate::path::{Ambiguity, normalize, unescape};
 
 /// Why a path names no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,49 +23,16 @@ pub enum PathFault {
 /// # Errors
 /// Why it names no file.
 pub fn decode(path: &str, hidden: bool) -> Result<String, PathFault> {
-    let rest = path.strip_prefix('/').ok_or(PathFault::NotFound)?;
-    let decoded = unescape(rest)?;
-    if decoded.is_empty() {
-        return Ok(decoded);
+    let normal = normalize(path);
+    match normal.spelling.ambiguity() {
+        // A name of a file may have a `%` before two digits; it is decoded once.
+        None | Some(Ambiguity::DoubleEscape) => {}
+        Some(_) => return Err(PathFault::Malformed),
     }
-    let whole = decoded.strip_suffix('/').unwrap_or(&decoded);
-    let mut concealed = false;
-    for segment in whole.split('/') {
-        match segment {
-            "." | ".." => return Err(PathFault::Malformed),
-            // A server that merges slashes would serve one file by many names.
-            "" => return Err(PathFault::NotFound),
-            ".well-known" => {}
-            _ => concealed |= segment.starts_with('.'),
-        }
-    }
-    if concealed && !hidden { Err(PathFault::Hidden) } else { Ok(decoded) }
-}
-
-fn unescape(text: &str) -> Result<String, PathFault> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        let byte = if byte == b'%' {
-            let [high, low, after @ ..] = rest else { return Err(PathFault::Malformed) };
-            rest = after;
-            let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(PathFault::Malformed);
-            // Two digits fit.
-            match (digit(*high)? * 16 + digit(*low)?) as u8 {
-                b'/' => return Err(PathFault::Malformed),
-                byte => byte,
-            }
-        } else {
-            byte
-        };
-        if byte.is_ascii_control() || byte == b'\\' {
-            return Err(PathFault::Malformed);
-        }
-        bytes.push(byte);
-    }
-    // Overlong forms and surrogates are no UTF-8.
-    String::from_utf8(bytes).map_err(|_| PathFault::Malformed)
+    let rest = normal.text.strip_prefix('/').ok_or(PathFault::NotFound)?;
+    let decoded = unescape(rest).ok_or(PathFault::Malformed)?;
+    let is_concealed = |segment: &str| segment.starts_with('.') && segment != ".well-known";
+    if !hidden && decoded.split('/').any(is_concealed) { Err(PathFault::Hidden) } else { Ok(decoded) }
 }
 
 /// Whether `text` matches `pattern`, in which each `*` stands for any text.
@@ -97,6 +66,10 @@ mod tests {
             ("/a", Ok("a")),
             ("/a/", Ok("a/")),
             ("/a/b.html", Ok("a/b.html")),
+            ("/%2e/a/%2E%2e/b", Ok("b")),
+            ("/a/../../b", Err(Malformed)),
+            ("/a;b", Ok("a;b")),
+            ("/a%3Bb", Ok("a;b")),
             ("/a%20b/%C3%A4", Ok("a b/ä")),
             ("/%61", Ok("a")),
             ("/100%25", Ok("100%")),
@@ -109,8 +82,8 @@ mod tests {
             ("/%2egit/config", Err(Hidden)),
             ("/..", Err(Malformed)),
             ("/../etc/passwd", Err(Malformed)),
-            ("/a/../b", Err(Malformed)),
-            ("/a/./b", Err(Malformed)),
+            ("/a/../b", Ok("b")),
+            ("/a/./b", Ok("a/b")),
             ("/%2e%2e/etc/passwd", Err(Malformed)),
             ("/%2E%2e%2Fetc", Err(Malformed)),
             ("/.%2e/x", Err(Malformed)),
@@ -125,16 +98,17 @@ mod tests {
             ("/%", Err(Malformed)),
             ("/%4", Err(Malformed)),
             ("/%zz", Err(Malformed)),
-            ("//etc/passwd", Err(NotFound)),
-            ("//", Err(NotFound)),
-            ("/a//b", Err(NotFound)),
+            ("//etc/passwd", Ok("etc/passwd")),
+            ("//", Ok("")),
+            ("/a//b", Ok("a/b")),
             ("*", Err(NotFound)),
             ("", Err(NotFound)),
         ] {
             assert_eq!(decode(path, false), expected.map(str::to_owned), "{path}");
         }
         assert_eq!(decode("/.git/config", true).unwrap(), ".git/config");
-        assert_eq!(decode("/.git/..", true), Err(Malformed));
+        assert_eq!(decode("/.git/..", true).unwrap(), "");
+        assert_eq!(decode("/x/%252e", true).unwrap(), "x/%2e");
     }
 
     #[test]

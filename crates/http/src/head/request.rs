@@ -1,11 +1,13 @@
 //! The head of a request.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use http::{Method, Version};
 
 use super::{Fields, KnownSet, Span};
 use crate::h1::{self, Form, Http1Fault};
+use crate::path::{self, Spelling};
 use crate::target;
 
 /// The head of a request: method, target, version and fields.
@@ -19,6 +21,11 @@ pub struct Request {
     /// The version that it came by.
     pub version: Version,
     pub(super) target: Span,
+    /// The normal form of the path, where it is another.
+    normal: Option<Span>,
+    spelling: Spelling,
+    /// The normal form of the path that the client asked for, where it was rewritten.
+    asked: Option<Span>,
     authority: Option<Span>,
     /// The request line with its end, if it can be written as it came.
     line: Option<Span>,
@@ -43,6 +50,9 @@ impl Request {
             method: Method::GET,
             version: Version::HTTP_11,
             target: Span { start: 0, end: 0 },
+            normal: None,
+            spelling: Spelling::SINGLE,
+            asked: None,
             authority: None,
             line: None,
             fields: Fields::new(),
@@ -64,7 +74,7 @@ impl Request {
         self.method = Method::from_bytes(&bytes[head.method.clone()]).map_err(|_| Http1Fault::Method)?;
         let modern = head.version == h1::Version::Http11;
         self.version = if modern { Version::HTTP_11 } else { Version::HTTP_10 };
-        self.target = Span::of(&head.target);
+        self.set_target_at(Span::of(&head.target));
         self.authority = None;
         let line = head.method.start..head.target.end + VERSION.len();
         self.line = modern.then(|| Span::of(&line));
@@ -84,7 +94,7 @@ impl Request {
         self.line = None;
         match target::origin_form(self.method.as_str().as_bytes(), path) {
             Some(made) => self.set_target(&made),
-            None => self.target = Span::of(&(end..place.end)),
+            None => self.set_target_at(Span::of(&(end..place.end))),
         }
     }
 
@@ -110,6 +120,46 @@ impl Request {
     pub fn path(&self) -> &str {
         let target = self.target();
         target.split_once('?').map_or(target, |(path, _)| path)
+    }
+
+    /// Finds the normal form of the path. Another target has to be normalised again.
+    pub fn normalize(&mut self) {
+        let normal = path::normalize(self.path());
+        let (text, spelling) = match normal.text {
+            Cow::Borrowed(_) => (None, normal.spelling),
+            Cow::Owned(text) => (Some(text), normal.spelling),
+        };
+        self.spelling = spelling;
+        self.normal = text.map(|text| self.fields.push(text.as_bytes()));
+    }
+
+    /// The path in its normal form, once [`Request::normalize`] has found it.
+    #[must_use]
+    pub fn normal_path(&self) -> &str {
+        self.normal.map_or_else(|| self.path(), |place| self.text(place))
+    }
+
+    /// Gives the request another path and query by a rule of a route. The path that the client asked for is known on.
+    pub fn rewrite_target(&mut self, target: &[u8]) {
+        let asked = self.asked.or(self.normal).unwrap_or_else(|| {
+            let end = self.target.start + self.path().len() as u32;
+            Span { start: self.target.start, end }
+        });
+        self.set_target(target);
+        self.normalize();
+        self.asked = Some(asked);
+    }
+
+    /// The normal form of the path that the client asked for, before any rule of a route.
+    #[must_use]
+    pub fn asked_path(&self) -> &str {
+        self.asked.map_or_else(|| self.normal_path(), |place| self.text(place))
+    }
+
+    /// How the path was spelled, once [`Request::normalize`] has looked.
+    #[must_use]
+    pub fn spelling(&self) -> Spelling {
+        self.spelling
     }
 
     /// The query, without its question mark.
@@ -163,13 +213,14 @@ impl Request {
 
     /// Gives the request another path and query.
     pub fn set_target(&mut self, target: &[u8]) {
-        self.target = self.fields.push(target);
-        self.line = None;
+        let place = self.fields.push(target);
+        self.set_target_at(place);
     }
 
     /// Has the path and query that stand there.
     pub(super) fn set_target_at(&mut self, target: Span) {
         self.target = target;
+        (self.normal, self.spelling, self.asked) = (None, Spelling::SINGLE, None);
         self.line = None;
     }
 

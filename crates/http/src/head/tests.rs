@@ -46,6 +46,25 @@ fn a_head_is_written_as_it_came_but_for_the_case_of_names() {
 }
 
 #[test]
+fn a_path_is_normalised_and_goes_on_as_it_came() {
+    let mut request = load(b"GET //%61?b HTTP/1.1\r\nHost: a\r\n\r\n");
+    request.normalize();
+    assert_eq!((request.path(), request.normal_path()), ("//%61", "/a"));
+    assert!(!request.spelling().is_single());
+    assert_eq!(written(&request), "GET //%61?b HTTP/1.1\r\nhost: a\r\n");
+    // Nothing of it stays for another target.
+    request.set_target(b"/c?d");
+    assert_eq!(request.normal_path(), "/c");
+    assert!(request.spelling().is_single());
+    request.normalize();
+    assert_eq!((request.normal_path(), request.asked_path()), ("/c", "/c"));
+    request.rewrite_target(b"/e/../f?g");
+    assert_eq!((request.target(), request.normal_path(), request.asked_path()), ("/e/../f?g", "/f", "/c"));
+    request.rewrite_target(b"/h");
+    assert_eq!((request.normal_path(), request.asked_path()), ("/h", "/c"));
+}
+
+#[test]
 fn a_head_is_used_again() {
     let mut request = load(b"POST /a HTTP/1.1\r\nhost: a\r\nupgrade: x\r\n\r\n");
     request.fields.append(b"x-more", b"1");

@@ -32,7 +32,7 @@ pub(super) fn elsewhere(
     request: &mut Request,
 ) -> Result<Option<Response<Bytes>>, Refusal> {
     if let Some(map) = &route.redirects
-        && let Some((status, to)) = map.find(request.path())
+        && let Some((status, to)) = map.find(request.normal_path())
     {
         return Ok(answer::redirect(status, location(to, request.query())));
     }
@@ -44,7 +44,7 @@ pub(super) fn elsewhere(
 
 /// What comes of a rewriting is checked as what clients send is.
 fn rewrite(http: &Http, rules: &PathRules, request: &mut Request) -> Result<(), Refusal> {
-    let target = rules.apply(request.path(), request.query());
+    let target = rules.apply(request.normal_path(), request.query());
     let Some(target) = target.filter(|_| request.path() != "*") else { return Ok(()) };
     if target.len() > http.limits.request_target_size as usize {
         return Err(Refusal::new(StatusCode::URI_TOO_LONG, Cause::TargetTooLong));
@@ -53,6 +53,6 @@ fn rewrite(http: &Http, rules: &PathRules, request: &mut Request) -> Result<(), 
         let close = Close::from(Cause::BadRequest).with_detail(&format!("the rewritten target: {fault}"));
         return Err(Refusal::new(StatusCode::BAD_REQUEST, close));
     }
-    request.set_target(&target);
+    request.rewrite_target(&target);
     Ok(())
 }

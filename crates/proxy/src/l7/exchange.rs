@@ -28,6 +28,7 @@ use super::intake::{GuardState, HeadFlags};
 use super::line::ClientConnection;
 use super::record::{Record, RecordGuard};
 use super::session::{Session, View, decimal};
+use super::spelling;
 use super::trace;
 use crate::late::Doing;
 use crate::route::Parts;
@@ -61,10 +62,11 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    /// The route of the request, and the listener's rules for all.
-    fn find(&self, request: &head::Request) -> Option<(&Http, &HttpRoute)> {
+    /// The route of the request by the normal form of its path, and the listener's rules for all.
+    fn find(&self, request: &mut head::Request) -> Option<(&Http, &HttpRoute)> {
+        request.normalize();
         let http = self.view.http()?;
-        Some((http, http.routes.find(self.host.as_deref(), request.path())?))
+        Some((http, http.routes.find(self.host.as_deref(), request.normal_path())?))
     }
 }
 
@@ -104,7 +106,7 @@ pub(crate) fn serve(
             // As servers get it, and as it is noted over HTTP/1.1 (RFC 8441 §5).
             context.record.note(|facts| facts.request.method = "GET".into());
         }
-        let found = context.find(&head);
+        let found = context.find(&mut head);
         let entry = match understood {
             Ok(()) => route(&session, &context, &client, (&mut head, body, protocol), (found, record_guard)),
             Err(refusal) => {
@@ -289,6 +291,9 @@ fn route<'e>(
     let Some((http, route)) = found else {
         return refused(Refusal::new(StatusCode::NOT_FOUND, Cause::NoRoute), record_guard);
     };
+    if let Err(refusal) = spelling::check(&http.routes, context.host.as_deref(), route, request) {
+        return refused(refusal, record_guard);
+    }
     session.worker.pulse.begins_for(Doing::Request(route.name.id()), session.ip);
     record_guard.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
     record_guard.0.log_one_in.set(route.log_one_in.get());
@@ -342,8 +347,9 @@ fn act<'e>(
     let host = context.host.as_deref();
     let mut response = match &route.action {
         Action::Redirect(redirect) => {
-            let parts =
-                Parts { host: host.unwrap_or_default(), path: request.path(), query: request.query() };
+            // Two slashes would name a host where the URL begins with the path.
+            let path = if request.path().starts_with("//") { request.normal_path() } else { request.path() };
+            let parts = Parts { host: host.unwrap_or_default(), path, query: request.query() };
             let Some(response) = answer::redirect(redirect.status, redirect.to.fill(parts)) else {
                 let refusal = Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest);
                 return RouteStep::Answered(Err((refusal, record_guard)));
@@ -420,7 +426,7 @@ fn is_head(request: &head::Request) -> bool {
 /// What an authority gets that looks over plain HTTP whether a name leads here (RFC 8555 section 8.3), before any route.
 fn challenge(session: &Session, request: &head::Request) -> Option<Bytes> {
     let is_asked = session.brief.tls.is_none() && matches!(request.method, Method::GET | Method::HEAD);
-    if is_asked { session.worker.shared.challenges.response(request.path()) } else { None }
+    if is_asked { session.worker.shared.challenges.response(request.normal_path()) } else { None }
 }
 
 /// An outcome with what a route adds to responses.

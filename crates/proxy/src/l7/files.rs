@@ -21,6 +21,7 @@ use offramp_http::files::conditions::{self, Outcome as Judged};
 use offramp_http::files::path::{self, PathFault};
 use offramp_http::files::range::{self, Selection};
 use offramp_http::head::{self, Fields, Known, Response};
+use offramp_http::path::Ambiguity;
 use offramp_http::semantics::accept::Form;
 use offramp_net::clock::coarse_ms;
 use offramp_net::file::Wait;
@@ -71,7 +72,7 @@ pub(crate) fn begin(
         let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, Cause::Completed);
         return Step::Answered(Err((refusal.with_field(b"allow", "GET, HEAD"), record_guard)));
     }
-    let path = request.path();
+    let path = request.normal_path();
     let wishes = if files.precompressed { Wishes::of(&request.fields) } else { Wishes::default() };
     let asked = Asked { files, wishes, path };
     let kept = session.worker.roots.cache.borrow_mut().get(asked, coarse_ms());
@@ -82,6 +83,9 @@ pub(crate) fn begin(
         Kept::Fresh(ready) | Kept::Old(ready) => Some(ready),
         Kept::Unknown => None,
     };
+    if request.spelling().ambiguity().is_some_and(|ambiguity| ambiguity != Ambiguity::DoubleEscape) {
+        return Step::Answered(Err((unnamed(PathFault::Malformed), record_guard)));
+    }
     // What the route matches by whole segments, so that a slash or nothing follows.
     let below = match path.get(files.strip..) {
         Some("") | None => "/",
@@ -122,7 +126,7 @@ impl Waiting {
         request: &head::Request,
     ) -> Outcome {
         let found = self.search.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        let asked = Asked { files, wishes: self.wishes, path: request.path() };
+        let asked = Asked { files, wishes: self.wishes, path: request.normal_path() };
         respond(session, request, (asked, self.old, self.most), found, self.record_guard)
     }
 }
@@ -130,7 +134,7 @@ impl Waiting {
 /// How a client wants the list of a directory: programs that ask for it get JSON.
 fn order(request: &head::Request, name: &str, strip: usize) -> listing::Order {
     let form = answer::form(request.fields.all(Known::Accept));
-    let before = request.path().get(..strip).unwrap_or_default();
+    let before = request.normal_path().get(..strip).unwrap_or_default();
     listing::Order { path: format!("{before}/{name}"), json: matches!(form, Form::Json | Form::Problem) }
 }
 
@@ -150,7 +154,7 @@ fn respond(
         }
         Ok(Found::Directory) => {
             let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
-            let to = format!("{}/{query}", request.path());
+            let to = format!("{}/{query}", request.asked_path());
             match answer::redirect(StatusCode::MOVED_PERMANENTLY, to) {
                 Some(response) => {
                     let head = request.method == Method::HEAD;

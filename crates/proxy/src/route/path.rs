@@ -1,4 +1,4 @@
-//! Which route a request takes: by its host and path.
+//! Which route a request takes: by its host and path, in normal form (see [`offramp_http::path`]).
 
 use super::{Match, Rule, Table};
 
@@ -8,14 +8,24 @@ pub struct PathMatch {
     /// Hosts in lower case and without a port: exact, or `*.` and a suffix for one more label. Empty: any,
     /// and none.
     pub hosts: Vec<String>,
-    /// A prefix of the path, at a segment boundary: `/a` matches `/a` and `/a/b`, not `/ab`; `/a/` matches
+    /// A prefix of the path in normal form, at a segment boundary: `/a` matches `/a` and `/a/b`, not `/ab`; `/a/` matches
     /// `/a/` and what is below. `/` and nothing match any path, `*` included.
     pub path: String,
+    /// Set where the rule says who may enter.
+    pub is_guard: bool,
 }
 
 /// Routes of requests, arranged for lookup.
 pub struct Paths<T> {
-    table: Table<(Prefix, T)>,
+    table: Table<Entry<T>>,
+    /// Set where some rule says who may enter.
+    has_guards: bool,
+}
+
+struct Entry<T> {
+    prefix: Prefix,
+    is_guard: bool,
+    to: T,
 }
 
 impl<T> Paths<T> {
@@ -23,20 +33,33 @@ impl<T> Paths<T> {
     pub fn new(rules: Vec<(PathMatch, T)>) -> Self {
         let rule = |(matches, to): (PathMatch, T)| Rule {
             matches: Match { hosts: matches.hosts, alpn: Vec::new() },
-            to: (Prefix::new(matches.path), to),
+            to: Entry { prefix: Prefix::new(matches.path), is_guard: matches.is_guard, to },
         };
-        Self { table: Table::new(rules.into_iter().map(rule).collect()) }
+        let has_guards = rules.iter().any(|(matches, _)| matches.is_guard);
+        Self { table: Table::new(rules.into_iter().map(rule).collect()), has_guards }
     }
 
     /// The first rule that matches a request for `path` (without its query) on `host` (in lower case and
     /// without a port).
     pub fn find(&self, host: Option<&str>, path: &str) -> Option<&T> {
-        self.table.first(host, |(prefix, _)| prefix.covers(path)).map(|(_, to)| to)
+        self.table.first(host, |entry| entry.prefix.covers(path)).map(|entry| &entry.to)
+    }
+
+    /// Set where the path decides who may enter `host`: some rule for it says who may, and some rule names a path.
+    pub fn is_guarded(&self, host: Option<&str>) -> bool {
+        let (mut guards, mut paths) = (false, false);
+        if self.has_guards {
+            for entry in self.table.reachable(host, |entry| entry.prefix.0.is_empty()) {
+                guards |= entry.is_guard;
+                paths |= !entry.prefix.0.is_empty();
+            }
+        }
+        guards && paths
     }
 
     /// Every destination, in the order of the rules.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.table.iter().map(|(_, to)| to)
+        self.table.iter().map(|entry| &entry.to)
     }
 }
 
@@ -60,7 +83,26 @@ mod tests {
     use super::*;
 
     fn matches(hosts: &[&str], path: &str) -> PathMatch {
-        PathMatch { hosts: hosts.iter().map(ToString::to_string).collect(), path: path.to_owned() }
+        let hosts = hosts.iter().map(ToString::to_string).collect();
+        PathMatch { hosts, path: path.to_owned(), is_guard: false }
+    }
+
+    #[test]
+    fn a_host_is_guarded_where_the_path_decides() {
+        let guard = |hosts: &[&str], path| PathMatch { is_guard: true, ..matches(hosts, path) };
+        for (rules, guarded) in [
+            (vec![matches(&["a.test"], "/x"), matches(&["a.test"], "/")], false),
+            (vec![guard(&["a.test"], "/")], false),
+            (vec![guard(&["a.test"], "/x"), matches(&["a.test"], "/")], true),
+            (vec![matches(&["a.test"], "/x"), guard(&["*.test"], "/")], true),
+            (vec![matches(&["a.test"], "/y"), guard(&[], "/x"), matches(&[], "/")], true),
+            (vec![matches(&["a.test"], "/"), guard(&["b.test"], "/x")], false),
+            // One that takes every path hides what comes behind it.
+            (vec![matches(&["a.test"], "/"), guard(&[], "/x")], false),
+        ] {
+            let table = Paths::new(rules.into_iter().map(|rule| (rule, ())).collect());
+            assert_eq!(table.is_guarded(Some("a.test")), guarded);
+        }
     }
 
     #[test]

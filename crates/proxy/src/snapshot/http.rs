@@ -235,7 +235,7 @@ pub enum Action {
 pub struct Files {
     /// The directory; nothing outside of it is served.
     pub root: Box<Path>,
-    /// The bytes that are taken off the path of a request first.
+    /// The bytes that are taken off the normal form of a path first.
     pub strip: usize,
     /// What a directory is served with: the first of these that it has.
     pub index: Vec<Box<str>>,
@@ -261,6 +261,18 @@ pub struct Proxy {
     pub send_proxy: Option<SendProxy>,
     /// What becomes of the path.
     pub rewrite: Rewrite,
+    /// How other spellings of a path are treated.
+    pub paths: PathHandling,
+}
+
+/// How paths that can be read in several ways go to servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathHandling {
+    /// Servers get the normal form, instead of the path as it came.
+    pub normalize: bool,
+    /// Escaped slashes and other escapes with several readings pass where all of them select this route, even on hosts
+    /// that are guarded.
+    pub encoded_slashes: bool,
 }
 
 /// The servers that get the requests of a route.

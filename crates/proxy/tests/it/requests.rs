@@ -185,8 +185,14 @@ fn trusted_proxies_are_extended() {
 }
 
 fn many_routes() -> Vec<(PathMatch, offramp_proxy::HttpRoute)> {
-    let rewrite =
-        |rewrite| Action::Proxy(Proxy { to: offramp_proxy::To::Backend(0), send_proxy: None, rewrite });
+    let rewrite = |rewrite| {
+        Action::Proxy(Proxy {
+            to: offramp_proxy::To::Backend(0),
+            send_proxy: None,
+            rewrite,
+            paths: offramp_proxy::PathHandling::default(),
+        })
+    };
     let mut ruled = to(proxied());
     let name = HeaderName::from_static;
     ruled.request_headers = HeaderRules {

@@ -108,12 +108,21 @@ pub(crate) fn to(action: Action) -> HttpRoute {
 
 /// To the backend.
 pub(crate) fn proxied() -> Action {
-    Action::Proxy(Proxy { to: offramp_proxy::To::Backend(0), send_proxy: None, rewrite: Rewrite::Keep })
+    Action::Proxy(Proxy {
+        to: offramp_proxy::To::Backend(0),
+        send_proxy: None,
+        rewrite: Rewrite::Keep,
+        paths: offramp_proxy::PathHandling::default(),
+    })
 }
 
 /// What hosts and paths match.
 pub(crate) fn at(hosts: &[&str], path: &str) -> PathMatch {
-    PathMatch { hosts: hosts.iter().map(ToString::to_string).collect(), path: path.to_owned() }
+    PathMatch {
+        hosts: hosts.iter().map(ToString::to_string).collect(),
+        path: path.to_owned(),
+        is_guard: false,
+    }
 }
 
 impl Default for Setup {

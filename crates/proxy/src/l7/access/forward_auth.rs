@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use http::{HeaderName, Method, StatusCode};
 use offramp_http::head::{Fields, Known, Request};
+use offramp_http::host::Authority;
 use offramp_http::semantics::{hop_by_hop, protected};
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
@@ -123,7 +124,9 @@ fn question(
     question.set_method(Method::GET);
     question.set_target(auth.target.as_bytes());
     let fields = &mut question.fields;
-    if let Some(host) = request.host() {
+    // The host by which the route was found, whatever case or final dot a client wrote.
+    let host = request.host().map(|asked| host(context.host.as_deref(), asked));
+    if let Some(host) = &host {
         fields.append_known(Known::Host, host);
     }
     copy(&request.fields, fields);
@@ -136,13 +139,21 @@ fn question(
     fields.append_known(Known::XForwardedFor, client.as_bytes());
     fields.append_known(Known::XForwardedProto, scheme(session, context, request));
     // Never one that a trusted proxy tells: the route was found by this one, and many let a client's pass.
-    if let Some(host) = request.host() {
+    if let Some(host) = &host {
         fields.append_known(Known::XForwardedHost, host);
     }
     fields.append(b"x-forwarded-method", request.method.as_str().as_bytes());
-    fields.append(b"x-forwarded-uri", request.target().as_bytes());
+    let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
+    fields.append(b"x-forwarded-uri", format!("{}{query}", request.normal_path()).as_bytes());
     context.record.tell_id(fields);
     question
+}
+
+/// The normal form of a host, with the port that the client wrote.
+fn host(normal: Option<&str>, asked: &[u8]) -> Vec<u8> {
+    let Some(normal) = normal else { return asked.to_vec() };
+    let port = Authority::parse(asked).ok().and_then(|authority| authority.port());
+    port.map_or_else(|| normal.to_owned(), |port| format!("{normal}:{port}")).into_bytes()
 }
 
 /// How the client came: to a trusted proxy, if that says so, else to us.
@@ -190,6 +201,18 @@ mod tests {
         copy(&from, &mut to);
         let names: Vec<_> = to.iter().map(|(name, _)| std::str::from_utf8(name).unwrap()).collect();
         assert_eq!(names, kept);
+    }
+
+    #[test]
+    fn hosts_have_their_normal_form() {
+        for (normal, asked, expected) in [
+            (Some("a.test"), "A.Test", "a.test"),
+            (Some("a.test"), "a.TEST.:8443", "a.test:8443"),
+            (Some("[::1]"), "[0:0::1]:8443", "[::1]:8443"),
+            (None, "", ""),
+        ] {
+            assert_eq!(host(normal, asked.as_bytes()), expected.as_bytes(), "{asked}");
+        }
     }
 
     #[test]

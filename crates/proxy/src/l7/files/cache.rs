@@ -1,6 +1,6 @@
 //! The files that a worker keeps: small ones in memory, of others the descriptor.
 //!
-//! What is kept is known by what was asked for: the route's files, the path as it was written, and the codings that the
+//! What is kept is known by what was asked for: the route's files, the path in normal form, and the codings that the
 //! client takes. So a request that is answered from here makes no look-up in a file system. After [`FRESH`] the path is
 //! looked up again, and what was kept goes on only if it leads to the same file in the same state. It is not looked up by
 //! `statx`, which would follow links out of the root and wait for a disk.
@@ -30,7 +30,7 @@ const MOST_OPEN: usize = 256;
 pub(super) struct Asked<'a> {
     pub(super) files: &'a Arc<Files>,
     pub(super) wishes: Wishes,
-    /// The path of the request as it came.
+    /// The path of the request in normal form.
     pub(super) path: &'a str,
 }
 

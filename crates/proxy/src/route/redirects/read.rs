@@ -1,7 +1,9 @@
 //! The text of a map of redirects, and everything that is wrong with it.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
+use offramp_http::path::normalize;
 use offramp_http::target;
 
 use super::{ENTRIES_MAX, Entry, MapFault, MapFaults, RedirectMap, TEXT_MAX};
@@ -19,12 +21,26 @@ pub(super) fn read(text: String, below: &str) -> Result<RedirectMap, MapFaults> 
         faults.add(1, 1, format!("the file is larger than {} MiB", TEXT_MAX >> 20));
         return Err(faults);
     }
-    let (entries, lines) = entries(&text, below, &mut faults);
+    let (mut entries, lines) = entries(&text, below, &mut faults);
+    let written = text.len();
+    let text = normalized(text, &mut entries);
     let slots = vec![0; (entries.len() * 2).next_power_of_two().max(2)].into_boxed_slice();
     let mut map = RedirectMap { text: text.into_boxed_str(), entries: entries.into(), slots };
-    fill(&mut map, &lines, &mut faults);
+    fill(&mut map, &lines, written, &mut faults);
     circles(&map, &lines, &mut faults);
     if faults.listed.is_empty() { Ok(map) } else { Err(faults.sorted()) }
+}
+
+/// Puts the normal forms of paths that have another behind the text, and has their entries name them.
+fn normalized(mut text: String, entries: &mut [Entry]) -> String {
+    for entry in entries {
+        let Cow::Owned(normal) = normalize(&text[entry.from()]).text else { continue };
+        // A byte becomes three at the most, of a text and of lines that have bounds.
+        entry.from = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        entry.from_length = u16::try_from(normal.len()).unwrap_or(u16::MAX);
+        text.push_str(&normal);
+    }
+    text
 }
 
 /// A line: its number, from 1, and where it begins.
@@ -134,7 +150,7 @@ fn path(text: &str, below: &str) -> Result<(), String> {
         return Err(format!("no client can ask for `{}`; write other characters as %XX", shown(text)));
     }
     let below = if below == "/" { "" } else { below };
-    let within = text.strip_prefix(below).is_some_and(|rest| {
+    let within = normalize(text).text.strip_prefix(below).is_some_and(|rest| {
         rest.is_empty() || below.is_empty() || below.ends_with('/') || rest.starts_with('/')
     });
     if within {
@@ -171,8 +187,8 @@ fn target(text: &str) -> Result<(), String> {
     }
 }
 
-/// Puts every entry into its slot.
-fn fill(map: &mut RedirectMap, lines: &[Line], faults: &mut MapFaults) {
+/// Puts every entry into its slot. The text as it was written has `written` bytes.
+fn fill(map: &mut RedirectMap, lines: &[Line], written: usize, faults: &mut MapFaults) {
     for place in 0..map.entries.len() {
         let from = map.entries[place].from();
         match map.slot(&map.text[from.clone()]) {
@@ -180,7 +196,9 @@ fn fill(map: &mut RedirectMap, lines: &[Line], faults: &mut MapFaults) {
             Err(slot) => map.slots[slot] = u32::try_from(place + 1).unwrap_or(u32::MAX),
             Ok(other) => {
                 let text = format!("`{}` is also in line {}", shown(&map.text[from.clone()]), lines[other].0);
-                faults.at(&map.text, lines[place], from.start, text);
+                // A normal form stands behind all lines.
+                let at = if from.start < written { from.start } else { lines[place].1 };
+                faults.at(&map.text, lines[place], at, text);
             }
         }
     }
@@ -192,7 +210,7 @@ fn circles(map: &RedirectMap, lines: &[Line], faults: &mut MapFaults) {
         let to = &map.text[map.entries[place].to()];
         let path = &to[..to.find(['?', '#']).unwrap_or(to.len())];
         // Whether another URL leads here is not known.
-        map.place(path).filter(|_| path.starts_with('/'))
+        map.place(&normalize(path).text).filter(|_| path.starts_with('/'))
     };
     // The walk that came by, from 1; 0: none yet.
     let mut seen = vec![0_u32; map.entries.len()];

@@ -27,6 +27,19 @@ fn paths_lead_where_the_map_says() {
 }
 
 #[test]
+fn paths_have_their_normal_form() {
+    let map = map("/caf%c3%a9,/b\n/%7Euser//x,/c\n/a/../d,/e\n/f%2fg,/h\n");
+    let find = |path| map.find(path).map(|(_, to)| to);
+    for (path, to) in [("/caf%C3%A9", "/b"), ("/~user/x", "/c"), ("/d", "/e"), ("/f%2Fg", "/h")] {
+        assert_eq!(find(path), Some(to), "{path}");
+    }
+    assert_eq!(faults("/a,/b\n//%61,/c\n"), ["2:1: `/a` is also in line 1"]);
+    assert!(faults("/a,/%61\n")[0].contains("back to itself"));
+    let below = |text: &str| RedirectMap::read(text.to_owned(), "/app").is_ok();
+    assert!(below("/%61pp/x,/y") && !below("/app/../x,/y"));
+}
+
+#[test]
 fn the_query_stays_unless_the_target_has_one() {
     for (to, query, expected) in [
         ("/b", None, "/b"),

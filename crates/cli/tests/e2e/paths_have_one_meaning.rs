@@ -1,0 +1,311 @@
+//! A rule for a path holds in every spelling of it: over both versions of HTTP, for an application, behind `strip_path`,
+//! and for files. What cannot be told apart from a guarded path is refused before anybody gets it.
+
+use std::fs;
+use std::time::Duration;
+
+use offramp_testkit::server::{Listen, Server};
+
+use crate::http_app::{Seen, app, named, respond};
+use crate::http_curl::{HTTP, command, get};
+use crate::instance::{CERTIFICATE, Home, Instance, ask, cause, text};
+use crate::signed_tokens::KEYS;
+
+const ANNA: &str = "anna:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
+const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
+
+/// Rules about who may enter, each for a path of its own, with the status of what they refuse.
+const RULES: [(&str, &str, u16); 7] = [
+    ("allow", "allow = [\"192.0.2.1\"]", 403),
+    ("deny", "deny = [\"127.0.0.0/8\"]", 403),
+    ("password", "basic_auth = \"users\"", 401),
+    ("token", "jwt = { jwks = \"keys.json\" }", 401),
+    ("asked", "forward_auth = { server = \"unix:auth.sock\" }", 402),
+    ("closed", "maintenance = true", 503),
+    ("gone", "respond = { status = 410 }", 410),
+];
+
+/// Spellings of a path of one segment, and of what lies below.
+fn spellings(name: &str) -> Vec<String> {
+    let escaped = |at: usize| format!("{}%{:02x}{}", &name[..at], name.as_bytes()[at], &name[at + 1..]);
+    let forms = [
+        "/#",
+        "/#/",
+        "/#/s.txt",
+        "/#//s.txt",
+        "//#",
+        "//#/s.txt",
+        "///#/s.txt",
+        "/./#/s.txt",
+        "/x/../#/s.txt",
+        "/%2e/#/s.txt",
+        "/x/%2e%2E/#",
+        "/x/.%2e/#/s.txt",
+        "/x//../#",
+        "/x/../#/.",
+        "/#/../#/s.txt",
+        "/../#",
+        "/x/../../#/s.txt",
+        "/#;a=b",
+        "/#;a=b/s.txt",
+        "/#%3ba=b/s.txt",
+        "/;/#/s.txt",
+        "/.;/#",
+        "/x/..;/#/s.txt",
+        "/x/..;a=b/#",
+        "/#%2f",
+        "/#%2Fs.txt",
+        "/%2f#/s.txt",
+        "/x%2f..%2f#",
+        "/x/..%2f#/s.txt",
+        "/#%5cs.txt",
+        "/%5c#",
+        "/#%00",
+        "/#/%2e%2e/#/s.txt",
+        "/%252e/#",
+    ];
+    let mut all: Vec<String> = forms.iter().map(|form| form.replace('#', name)).collect();
+    for at in 0..name.len() {
+        all.extend([
+            format!("/{}", escaped(at)),
+            format!("/{}/s.txt", escaped(at)),
+            format!("//{}", escaped(at)),
+        ]);
+    }
+    let double = format!("/%25{:02x}{}/s.txt", name.as_bytes()[0], &name[1..]);
+    all.extend([double, format!("/%u00{:02x}{}", name.as_bytes()[0], &name[1..])]);
+    all
+}
+
+/// The statuses of GET for these paths, by one connection.
+#[track_caller]
+fn statuses(instance: &Instance, version: &str, paths: &[String]) -> Vec<u16> {
+    let mut curl = command(instance, "https");
+    curl.args([version, "--path-as-is", "--globoff", "--write-out", "%{http_code}\n"]);
+    for path in paths {
+        curl.args(["--output", "/dev/null", &format!("https://localhost{path}")]);
+    }
+    let output = ask(curl, b"", Duration::from_secs(110));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let all: Vec<u16> = text.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(all.len(), paths.len(), "{}", String::from_utf8_lossy(&output.stderr));
+    all
+}
+
+struct Stage {
+    _servers: Vec<Server>,
+    /// What the application was asked.
+    seen: Seen,
+    /// What the authentication server was asked.
+    asked: Seen,
+    instance: Instance,
+}
+
+/// An instance with these routes; in them `RULE` stands for the rules, each with its path.
+fn stage(route: impl Fn(&str, &str) -> String, more: &str) -> Stage {
+    let home = Home::new();
+    let (server, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
+    let asked = Seen::default();
+    let auth = app(&Listen::Unix(home.file("auth.sock")), {
+        let asked = asked.clone();
+        move |request, stream| {
+            asked.note(request);
+            respond(stream, 402, &[], b"no")
+        }
+    });
+    fs::write(home.file("users"), ANNA).unwrap();
+    fs::write(home.file("keys.json"), KEYS).unwrap();
+    fs::create_dir_all(home.file("www/x")).unwrap();
+    fs::write(home.file("www/open.txt"), "open").unwrap();
+    let mut routes = String::new();
+    for (name, rule, _) in RULES {
+        fs::create_dir_all(home.file("www").join(name)).unwrap();
+        fs::write(home.file("www").join(name).join("s.txt"), "secret").unwrap();
+        routes.push_str(&route(name, rule));
+    }
+    let text =
+        format!("{CERTIFICATE}{HTTP}{routes}{more}").replace("WWW", home.file("www").to_str().unwrap());
+    let instance = home.run(&text);
+    Stage { _servers: vec![server, auth], seen, asked, instance }
+}
+
+impl Stage {
+    /// Every spelling is refused by the rule, or as ambiguous; `also` are further statuses.
+    fn holds(&self, before: &str, also: &[u16]) {
+        let mut wrong = Vec::new();
+        for (name, _, status) in RULES {
+            let paths: Vec<String> = spellings(name).iter().map(|path| format!("{before}{path}")).collect();
+            for version in VERSIONS {
+                for (path, got) in paths.iter().zip(statuses(&self.instance, version, &paths)) {
+                    let is = |form: &str| path == &format!("{before}/{name}{form}");
+                    let plain = matches!(before, "" | "/in") && (is("") || is("/s.txt"));
+                    if got != status && (plain || got != 400 && !also.contains(&got)) {
+                        wrong.push(format!("{version} {path}: {got}, not {status}"));
+                    }
+                }
+            }
+        }
+        wrong.extend(
+            self.seen.take().into_iter().map(|request| format!("the application got {}", request.target)),
+        );
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+const OPEN: &str = "[[route]]\nserver = \"unix:app.sock\"\n";
+
+/// A guarded route to the application; `respond` has no server.
+fn proxied(name: &str, rule: &str) -> String {
+    let server = if rule.starts_with("respond") { "" } else { "server = \"unix:app.sock\"\n" };
+    format!("[[route]]\npath = \"/{name}\"\n{server}{rule}\n")
+}
+
+#[test]
+fn a_rule_for_an_application_holds_in_every_spelling() {
+    let stage = stage(proxied, OPEN);
+    stage.holds("", &[]);
+    // What names the paths to an authentication server is their normal form.
+    for request in stage.asked.take() {
+        let uri = request.field("x-forwarded-uri");
+        assert!(uri == "/asked" || uri.starts_with("/asked/") && !uri.contains("//"), "{uri}");
+    }
+    let events = stage.instance.stop();
+    let ambiguous: Vec<_> = events.iter().filter(|event| cause(event) == "bad_request").collect();
+    assert!(ambiguous.len() > 100, "{}", ambiguous.len());
+    for event in ambiguous {
+        let detail = text(event, "detail");
+        assert!(detail.contains("the path"), "{detail}");
+    }
+}
+
+#[test]
+fn a_rule_holds_beside_and_behind_stripped_paths() {
+    let strip = |name: &str, rule: &str| {
+        let guarded = proxied(name, rule).replace("path = \"/", "path = \"/in/");
+        if rule.starts_with("respond") { guarded } else { format!("{guarded}strip_path = true\n") }
+    };
+    let open = format!("{OPEN}[[route]]\npath = \"/in\"\nserver = \"unix:app.sock\"\nstrip_path = true\n");
+    let stage = stage(strip, &open);
+    // Above the path of the stripped route they are spelled otherwise, too.
+    for before in ["/in", "/%69n", "//in", "/x/../in"] {
+        stage.holds(before, &[]);
+    }
+    for (path, target) in [
+        ("/in", "/"),
+        ("/in/", "/"),
+        ("/in?q=%61", "/?q=%61"),
+        ("/in/a%20b//c?q", "/a%20b//c?q"),
+        ("/in//x", "/x"),
+        ("/in/a;b=c", "/a;b=c"),
+    ] {
+        for version in VERSIONS {
+            let answer =
+                get(&stage.instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
+            assert_eq!(answer.status(), 200, "{path}: {answer:?}");
+            assert_eq!(stage.seen.one().target, target, "{path}");
+        }
+    }
+    stage.instance.stop();
+}
+
+#[test]
+fn a_rule_for_files_holds_in_every_spelling() {
+    let of_root = |name: &str, rule: &str| {
+        let root = if rule.starts_with("respond") { "" } else { "root = \"WWW\"\n" };
+        format!("[[route]]\npath = \"/{name}\"\n{root}{rule}\n")
+    };
+    let of_folder = |name: &str, rule: &str| {
+        let root = format!("root = \"WWW/{name}\"\nstrip_path = true\n");
+        let root = if rule.starts_with("respond") { String::new() } else { root };
+        format!("[[route]]\npath = \"/{name}\"\n{root}{rule}\n")
+    };
+    let open = "[[route]]\nroot = \"WWW\"\nlisting = true\n";
+    for stage in [stage(of_root, open), stage(of_folder, open)] {
+        // A name with parameters is that of another file.
+        stage.holds("", &[404]);
+        for version in VERSIONS {
+            for path in ["/open.txt", "//open.txt", "/x/../open.txt", "/%6fpen.txt", "/./open.txt"] {
+                let answer =
+                    get(&stage.instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
+                assert_eq!((answer.status(), &*answer.text()), (200, "open"), "{path}");
+            }
+        }
+        stage.instance.stop();
+    }
+}
+
+#[test]
+fn honest_paths_pass_as_they_came() {
+    let stage = stage(proxied, OPEN);
+    let paths = [
+        "/",
+        "/a%20b",
+        "/caf%c3%a9",
+        "/caf%C3%A9/%E2%82%AC",
+        "/a;jsessionid=1",
+        "/a//b",
+        "/%7Euser",
+        "/a/./b",
+        "/a/../b",
+        "/100%25",
+        "/a+b%2Bc",
+        "/@me/a:b",
+        "/a?b=%2f..//c;d",
+        "/close",
+        "/closed2/x",
+        "/.well-known/x",
+    ];
+    for version in VERSIONS {
+        for path in paths {
+            let answer =
+                get(&stage.instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
+            assert_eq!(answer.status(), 200, "{path}");
+            assert_eq!(stage.seen.one().target, path);
+        }
+        // A target with a host has a path, too.
+        if version == "--http1.1" {
+            let target = ["--http1.1", "--request-target", "https://localhost//closed"];
+            assert_eq!(get(&stage.instance, &target, "https://localhost/").status(), 400);
+            let target = ["--http1.1", "--request-target", "https://localhost/a%20b"];
+            assert_eq!(get(&stage.instance, &target, "https://localhost/").status(), 200);
+            assert_eq!(stage.seen.one().target, "/a%20b");
+            let all = ["--http1.1", "--request", "OPTIONS", "--request-target", "*"];
+            assert_eq!(get(&stage.instance, &all, "https://localhost/").status(), 200);
+            assert_eq!(stage.seen.one().target, "*");
+        }
+    }
+    stage.instance.stop();
+}
+
+#[test]
+fn keys_send_the_normal_form_or_let_escaped_slashes_pass() {
+    let keys = "[[route]]\npath = \"/normal\"\nserver = \"unix:app.sock\"\nnormalize_path = true\n\
+                [[route]]\npath = \"/strip\"\nserver = \"unix:app.sock\"\nnormalize_path = true\nstrip_path = true\n\
+                [[route]]\npath = \"/npm\"\nserver = \"unix:app.sock\"\nencoded_slashes = \"pass\"\n";
+    let stage = stage(proxied, &format!("{OPEN}{keys}"));
+    for version in VERSIONS {
+        for (path, target) in [
+            ("/normal//a/./%62?q=//", Some("/normal/a/b?q=//")),
+            ("/%6eormal/x/../y", Some("/normal/y")),
+            ("//normal", Some("/normal")),
+            ("/normal/../closed", None),
+            ("/normal/a%2fb", None),
+            ("/x/../strip//%61", Some("/a")),
+            ("/npm/@a%2fb", Some("/npm/@a%2fb")),
+            ("/npm/@a%2Fb%252f", Some("/npm/@a%2Fb%252f")),
+            ("/npm/100%/x", Some("/npm/100%/x")),
+            ("/npm/..%2fclosed", None),
+            ("/npm/%2e%2e%2fclosed", None),
+            ("/npm/..%252fclosed", None),
+            ("/npm%2f..%2fclosed", None),
+            ("/x%2fnpm", None),
+        ] {
+            let answer =
+                get(&stage.instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
+            assert_eq!(answer.status(), if target.is_some() { 200 } else { 400 }, "{path}: {answer:?}");
+            let seen: Vec<String> = stage.seen.take().into_iter().map(|request| request.target).collect();
+            assert_eq!(seen, Vec::from_iter(target.map(str::to_owned)), "{path}");
+        }
+    }
+    stage.instance.stop();
+}

@@ -1,0 +1,224 @@
+//! The ways in which servers read a path.
+
+use super::escape::{Unit, is_plain, push_escaped, units};
+use super::{Ambiguity, Spelling};
+
+/// How parameters of segments are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parameters {
+    /// As part of the segment.
+    Keep,
+    /// Cut off at `;`, before escapes are decoded, as servlet containers do.
+    Cut,
+    /// Cut off at `;` and at `%3B`.
+    CutEscaped,
+}
+
+/// One way to read a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// Escapes of characters that need none are decoded.
+    unescape: bool,
+    /// Repeated slashes are one.
+    merge: bool,
+    /// Dot segments are removed.
+    dots: bool,
+    parameters: Parameters,
+}
+
+impl Reading {
+    pub(super) const NORMAL: Self =
+        Self { unescape: true, merge: true, dots: true, parameters: Parameters::Keep };
+
+    /// Writes `path` as it is read into `out`, which is cleared, and notes its spelling.
+    pub(super) fn write(self, path: &str, out: &mut String, spelling: &mut Spelling) {
+        out.clear();
+        let Some(rest) = path.strip_prefix('/') else { return out.push_str(path) };
+        let mut segments = rest.split('/').peekable();
+        while let Some(segment) = segments.next() {
+            let is_last = segments.peek().is_none();
+            let start = out.len();
+            out.push('/');
+            self.segment(segment, out, spelling);
+            let text = &out[start + 1..];
+            if text.is_empty() && !is_last {
+                spelling.seen |= Spelling::EMPTY;
+            }
+            if matches!(text.split(';').next(), Some("." | "..")) {
+                spelling.seen |= Spelling::DOTS;
+            }
+            match text {
+                "" if self.merge && !is_last => out.truncate(start),
+                "." if self.dots => leave(out, start, is_last),
+                ".." if self.dots => {
+                    out.truncate(start);
+                    match out.rfind('/') {
+                        Some(parent) => leave(out, parent, is_last),
+                        None => {
+                            spelling.note(Ambiguity::AboveRoot);
+                            leave(out, start, is_last);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn segment(self, segment: &str, out: &mut String, spelling: &mut Spelling) {
+        let start = out.len();
+        let mut high = Vec::new();
+        for unit in units(segment.as_bytes()) {
+            let (byte, escaped) = match unit {
+                Unit::Raw(byte) => (byte, false),
+                Unit::Escaped(byte) => (byte, true),
+                Unit::Percent => {
+                    spelling.note(Ambiguity::BadEscape);
+                    (b'%', false)
+                }
+            };
+            if byte == b';' {
+                let seen = if escaped { Spelling::ESCAPED_PARAMETERS } else { Spelling::PARAMETERS };
+                spelling.seen |= seen;
+                let is_cut = match self.parameters {
+                    Parameters::Keep => false,
+                    Parameters::Cut => !escaped,
+                    Parameters::CutEscaped => true,
+                };
+                if is_cut {
+                    break;
+                }
+            }
+            match byte {
+                b'/' => spelling.note(Ambiguity::EscapedSlash),
+                b'\\' => spelling.note(Ambiguity::Backslash),
+                0x80.. => {}
+                _ if byte.is_ascii_control() => spelling.note(Ambiguity::Control),
+                _ => {}
+            }
+            if byte.is_ascii() {
+                // A sequence ends where text goes on.
+                high.extend((!high.is_empty()).then_some(b' '));
+            } else {
+                high.push(byte);
+            }
+            if is_plain(byte) && (!escaped || self.unescape) {
+                spelling.seen |= if escaped { Spelling::ESCAPES } else { 0 };
+                out.push(char::from(byte));
+            } else {
+                push_escaped(byte, out);
+            }
+        }
+        if std::str::from_utf8(&high).is_err() {
+            spelling.note(Ambiguity::NotUtf8);
+        }
+        if is_escaped_twice(&out[start..]) {
+            spelling.note(Ambiguity::DoubleEscape);
+        }
+    }
+}
+
+/// Takes off the segment that begins at `start`; a path that ends in it keeps the slash.
+fn leave(out: &mut String, start: usize, is_last: bool) {
+    out.truncate(start);
+    if is_last {
+        out.push('/');
+    }
+}
+
+/// Set where an escape is left when a segment in normal form is decoded.
+fn is_escaped_twice(segment: &str) -> bool {
+    let mut rest = segment;
+    while let Some((_, behind)) = rest.split_once("%25") {
+        if behind.len() >= 2 && behind.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit) {
+            return true;
+        }
+        rest = behind;
+    }
+    false
+}
+
+/// The first way to read `path` other than its normal form that `differs`. `spelling` is that of the path.
+///
+/// There are at most 23: those that nothing in the path calls for are left out.
+pub fn other_reading(
+    path: &str,
+    spelling: Spelling,
+    mut differs: impl FnMut(&str) -> bool,
+) -> Option<String> {
+    // Segments without their parameters may be empty or dots.
+    let cut = spelling.has(Spelling::PARAMETERS | Spelling::ESCAPED_PARAMETERS);
+    let choices = |bits| if spelling.has(bits) { &[true, false][..] } else { &[true][..] };
+    let parameters = match (spelling.has(Spelling::PARAMETERS), spelling.has(Spelling::ESCAPED_PARAMETERS)) {
+        (false, false) => &[Parameters::Keep][..],
+        (_, false) => &[Parameters::Keep, Parameters::Cut][..],
+        _ => &[Parameters::Keep, Parameters::Cut, Parameters::CutEscaped][..],
+    };
+    let mut text = String::with_capacity(path.len() + 16);
+    let mut seen = Spelling::default();
+    for &unescape in choices(Spelling::ESCAPES) {
+        for &merge in if cut { &[true, false][..] } else { choices(Spelling::EMPTY) } {
+            for &dots in choices(Spelling::DOTS) {
+                for &parameters in parameters {
+                    Reading { unescape, merge, dots, parameters }.write(path, &mut text, &mut seen);
+                    if differs(&text) {
+                        return Some(text);
+                    }
+                }
+            }
+        }
+    }
+    None
+}
+
+/// How often escapes are decoded at the most.
+const ROUNDS: usize = 4;
+
+/// The readings of an ambiguous path that separate most: escapes are decoded until none is left, backslashes separate,
+/// and in the second one segments have no parameters. `None` where a server could leave the path upwards, or see what
+/// cannot be foreseen: dot segments, control characters, overlong forms of UTF-8, `%u`, escapes of escapes of escapes.
+///
+/// A prefix of a route that some reading begins with, these begin with too: the routes that a reading matches lie
+/// between those of the normal form and those of these.
+#[must_use]
+pub fn loosest(path: &str) -> Option<[String; 2]> {
+    let mut bytes = path.as_bytes().to_vec();
+    for _ in 0..ROUNDS {
+        if bytes.windows(2).any(|pair| matches!(pair, b"%u" | b"%U")) {
+            return None;
+        }
+        let decoded = |unit| match unit {
+            Unit::Raw(byte) | Unit::Escaped(byte) => byte,
+            Unit::Percent => b'%',
+        };
+        bytes = units(&bytes).map(decoded).collect();
+    }
+    let is_foreseen = !units(&bytes).any(|unit| matches!(unit, Unit::Escaped(_)))
+        && !bytes.iter().any(u8::is_ascii_control)
+        && !bytes.windows(2).any(is_overlong);
+    if !is_foreseen {
+        return None;
+    }
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        match byte {
+            b'/' | b'\\' => text.push('/'),
+            _ if is_plain(byte) => text.push(char::from(byte)),
+            _ => push_escaped(byte, &mut text),
+        }
+    }
+    let mut spelling = Spelling::default();
+    let mut read = |parameters| {
+        let mut out = String::with_capacity(text.len());
+        Reading { parameters, ..Reading::NORMAL }.write(&text, &mut out, &mut spelling);
+        out
+    };
+    let both = [read(Parameters::Keep), read(Parameters::Cut)];
+    (!spelling.has(Spelling::DOTS)).then_some(both)
+}
+
+/// Set for the beginning of a longer form than a character needs, which lax decoders take for ASCII, and for the last
+/// byte alone of none.
+fn is_overlong(pair: &[u8]) -> bool {
+    matches!(pair, [0xC0 | 0xC1, _] | [0xE0, 0x80..=0x9F] | [0xF0, 0x80..=0x8F])
+}

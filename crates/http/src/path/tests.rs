@@ -1,0 +1,218 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn normal(path: &str) -> String {
+    normalize(path).text.into_owned()
+}
+
+#[test]
+fn a_path_has_one_normal_form() {
+    for (path, expected) in [
+        ("/", "/"),
+        ("*", "*"),
+        ("", ""),
+        ("/a/b", "/a/b"),
+        ("/a/b/", "/a/b/"),
+        ("/%61dmin", "/admin"),
+        ("/privat%65/s.txt", "/private/s.txt"),
+        ("//admin", "/admin"),
+        ("/a//b///c", "/a/b/c"),
+        ("/a//", "/a/"),
+        ("//", "/"),
+        ("/./admin", "/admin"),
+        ("/x/../admin", "/admin"),
+        ("/x/%2e%2E/admin", "/admin"),
+        ("/x/.%2e/admin", "/admin"),
+        ("/%2e/admin/.", "/admin/"),
+        ("/admin/..", "/"),
+        ("/a/b/..", "/a/"),
+        ("/a//../b", "/b"),
+        ("/../etc", "/etc"),
+        ("/...", "/..."),
+        ("/.well-known/x", "/.well-known/x"),
+        ("/a/.b/..c", "/a/.b/..c"),
+        ("/admin;a=b/x", "/admin;a=b/x"),
+        ("/admin%3ba=b", "/admin;a=b"),
+        ("/..;/admin", "/..;/admin"),
+        ("/caf%c3%a9", "/caf%C3%A9"),
+        ("/a%20b", "/a%20b"),
+        ("/%40me/a%2bb", "/@me/a+b"),
+        ("/{x}|[y]^", "/%7Bx%7D%7C%5By%5D%5E"),
+        ("/100%25", "/100%25"),
+        ("/a%2fb", "/a%2Fb"),
+        ("/a%5cb", "/a%5Cb"),
+        ("/a\\b", "/a%5Cb"),
+        ("/%", "/%25"),
+        ("/%zz", "/%25zz"),
+        ("/%ff", "/%FF"),
+        ("/%3f%23", "/%3F%23"),
+    ] {
+        assert_eq!(normal(path), expected, "{path}");
+        assert_eq!(normal(expected), expected, "{path}");
+    }
+    for plain in ["/", "/a/b", "/a/b/", "*", "", "/a.b/c-d_e~f", "/a:b@c+d,e=f!$&'()*"] {
+        let normal = normalize(plain);
+        assert!(normal.spelling.is_single() && matches!(normal.text, Cow::Borrowed(_)), "{plain}");
+    }
+    for borrowed in ["/caf%C3%A9", "/.well-known/x", "/a;b=c", "/a%20b"] {
+        assert!(matches!(normalize(borrowed).text, Cow::Borrowed(_)), "{borrowed}");
+    }
+}
+
+#[test]
+fn ambiguous_paths_have_a_reason() {
+    use Ambiguity::{AboveRoot, Backslash, BadEscape, Control, DoubleEscape, EscapedSlash, NotUtf8};
+    for (path, reason) in [
+        ("/a%2fb", Some(EscapedSlash)),
+        ("/a/%2F", Some(EscapedSlash)),
+        ("/a%5Cb", Some(Backslash)),
+        ("/a\\b", Some(Backslash)),
+        ("/%2561dmin", Some(DoubleEscape)),
+        ("/%25%36%31dmin", Some(DoubleEscape)),
+        ("/%25252e", Some(DoubleEscape)),
+        ("/a%00", Some(Control)),
+        ("/a%0d%0ab", Some(Control)),
+        ("/a%7f", Some(Control)),
+        ("/..", Some(AboveRoot)),
+        ("/a/../../b", Some(AboveRoot)),
+        ("/%2e%2e/b", Some(AboveRoot)),
+        ("/%", Some(BadEscape)),
+        ("/%4", Some(BadEscape)),
+        ("/%u0061dmin", Some(BadEscape)),
+        ("/%zz", Some(BadEscape)),
+        ("/%ff", Some(NotUtf8)),
+        ("/%c0%ae%c0%ae/x", Some(NotUtf8)),
+        ("/%e0%80%af", Some(NotUtf8)),
+        ("/%c3a%a9", Some(NotUtf8)),
+        ("/%c3/%a9", Some(NotUtf8)),
+        ("/100%25", None),
+        ("/100%25%20off", None),
+        ("/caf%c3%a9%20%e2%82%ac", None),
+        ("/a/../b", None),
+        ("//a", None),
+        ("/a;b/c", None),
+        ("*", None),
+    ] {
+        assert_eq!(normalize(path).spelling.ambiguity(), reason, "{path}");
+    }
+}
+
+/// All readings of a path but the normal form.
+fn readings(path: &str) -> Vec<String> {
+    let normal = normalize(path);
+    let mut all = Vec::new();
+    other_reading(path, normal.spelling, |text| {
+        if text != normal.text {
+            all.push(text.to_owned());
+        }
+        false
+    });
+    all.sort();
+    all.dedup();
+    all
+}
+
+#[test]
+fn servers_may_read_a_path_otherwise() {
+    for (path, expected) in [
+        ("/a/b", &[][..]),
+        ("/caf%c3%a9", &[]),
+        ("/%61dmin", &["/%61dmin"]),
+        ("//admin", &["//admin"]),
+        ("/x/../admin", &["/x/../admin"]),
+        ("/a//../b", &["/a/../b", "/a//../b", "/a/b"]),
+        ("/admin;a=b/x", &["/admin/x"]),
+        ("/admin%3Ba/x", &["/admin%3Ba/x", "/admin/x"]),
+        ("/a%3Bb;c", &["/a", "/a%3Bb", "/a%3Bb;c", "/a;b"]),
+        ("/x/..;/admin", &["/admin", "/x/../admin"]),
+        ("/;/admin", &["//admin", "/admin"]),
+    ] {
+        assert_eq!(readings(path), expected, "{path}");
+    }
+}
+
+#[test]
+fn the_loosest_reading_decodes_everything() {
+    for (path, expected) in [
+        ("/g/a%2fb", Some(["/g/a/b", "/g/a/b"])),
+        ("/g/a%252fb%5cc", Some(["/g/a/b/c", "/g/a/b/c"])),
+        ("/g/a;x%2fb", Some(["/g/a;x/b", "/g/a/b"])),
+        ("/g/caf%e9", Some(["/g/caf%E9", "/g/caf%E9"])),
+        ("/g/100%/x", Some(["/g/100%25/x", "/g/100%25/x"])),
+        ("/g/..%2fadmin", None),
+        ("/g/%252e%252e%252fadmin", None),
+        ("/g/..;%2fadmin", None),
+        ("/g/%c0%ae%c0%ae/x", None),
+        ("/g/%u002e/x", None),
+        ("/g/%25u002e/x", None),
+        ("/g/%2500", None),
+        ("/g/%2525252561", None),
+    ] {
+        let expected = expected.map(|both| both.map(str::to_owned));
+        assert_eq!(loosest(path), expected, "{path}");
+    }
+}
+
+/// The normal form by the book: decode segment by segment, then walk.
+fn oracle(path: &str) -> Option<Vec<Vec<u8>>> {
+    let mut segments: Vec<Vec<u8>> = Vec::new();
+    let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+    for (at, part) in parts.iter().enumerate() {
+        let mut bytes = Vec::new();
+        let mut rest = part.as_bytes();
+        while let [byte, after @ ..] = rest {
+            let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+            let value = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            match value {
+                Some(digits) if *byte == b'%' => {
+                    bytes.push(u8::from_str_radix(digits, 16).unwrap());
+                    rest = &after[2..];
+                }
+                _ => {
+                    bytes.push(*byte);
+                    rest = after;
+                }
+            }
+        }
+        let last = at + 1 == parts.len();
+        match &bytes[..] {
+            b"" | b"." if last => segments.push(Vec::new()),
+            b"" | b"." => {}
+            b".." => {
+                segments.pop();
+                if last {
+                    segments.push(Vec::new());
+                }
+            }
+            _ => segments.push(bytes),
+        }
+    }
+    Some(segments)
+}
+
+proptest! {
+    #[test]
+    fn the_normal_form_is_one_and_final(
+        path in "/([a.%2eEfF/;\\\\05cCbB3 d-]|%2e|%2f|%3b|%25|%61|%c3%a9|\\.\\./|//){0,12}"
+    ) {
+        let form = normalize(&path);
+        let text = &*form.text;
+        prop_assert_eq!(&*normalize(text).text, text, "idempotence");
+        prop_assert!(text.starts_with('/') && text.is_ascii() && !text.contains("//"), "{}", text);
+        for segment in text.split('/') {
+            prop_assert!(segment != "." && segment != "..", "{}", text);
+        }
+        let decoded: Vec<Vec<u8>> = text[1..]
+            .split('/')
+            .map(|segment| escape::units(segment.as_bytes()).map(|unit| match unit {
+                escape::Unit::Raw(byte) | escape::Unit::Escaped(byte) => byte,
+                escape::Unit::Percent => unreachable!("a normal form has whole escapes"),
+            }).collect())
+            .collect();
+        prop_assert_eq!(decoded, oracle(&path).unwrap());
+        if form.spelling.is_single() {
+            prop_assert!(readings(&path).is_empty());
+        }
+    }
+}
