@@ -210,3 +210,29 @@ fn a_route_with_client_certificates_is_for_connections_that_showed_one() {
     let events = instance.stop();
     assert!(events.iter().any(|event| cause(event) == "client_certificate_missing"), "{events:?}");
 }
+
+/// Where the TLS of a host leads is not known by the port 0; its requests go nowhere else all the same.
+#[test]
+fn what_needs_tls_does_not_fall_to_another_route_without_it() {
+    let home = Home::new();
+    let (_any, seen) = named(&Listen::Unix(home.file("any.sock")), "any");
+    let routes = "[[route]]\nserver = \"unix:any.sock\"\n\
+                [[route]]\nhost = \"sealed.test\"\npassthrough = \"unix:sealed.sock\"\n\
+                [[route]]\nhost = \"b.test\"\nserver = \"unix:any.sock\"\ndeny_ja4 = [\"x*\"]\n";
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{PLAIN}{routes}"));
+    for (url, status) in [
+        ("http://other.test/", 200),
+        ("http://sealed.test/x", 421),
+        ("http://b.test/", 421),
+        ("http://B.test.:80//x/../", 421),
+        ("https://b.test/", 200),
+    ] {
+        let answer = get(&instance, &["--path-as-is", "--insecure"], url);
+        assert_eq!(answer.status(), status, "{url}: {answer:?}");
+        assert_eq!(seen.take().len(), usize::from(status == 200), "{url}");
+    }
+    let events = instance.stop();
+    let refused: Vec<_> = events.iter().filter(|event| cause(event) == "misdirected").collect();
+    assert_eq!(refused.len(), 3);
+    assert!(refused.iter().all(|event| text(event, "detail").contains("needs TLS")), "{refused:?}");
+}

@@ -155,8 +155,10 @@ fn clear_text(routes: &[(Route, &Section)], config: &Config, report: &mut Report
             serves && !config.routes_of(listener).any(|other| hides(other, route))
         };
         if let Some(listener) = plain.into_iter().find(serves) {
-            let problem =
-                Problem::new(format!("the listener `{}` serves this route in clear text", listener.name));
+            let hosts: Vec<String> = route.hosts.iter().map(|host| format!("`{host}`")).collect();
+            let of = if hosts.is_empty() { String::new() } else { format!(": {}", hosts.join(", ")) };
+            let text = format!("the listener `{}` serves this route in clear text{of}", listener.name);
+            let problem = Problem::new(text);
             let help = "name its listeners with `listener`";
             report.warn(&section.span, problem.help(help));
         }

@@ -52,6 +52,11 @@ impl Config {
         self.routes.iter().filter(|route| route.applies_to(listener))
     }
 
+    /// The routes that need TLS, on a listener of HTTP without it: their requests are sent to TLS there.
+    pub fn secured_routes_of<'a>(&'a self, listener: &'a Listener) -> impl Iterator<Item = &'a Route> {
+        self.routes.iter().filter(|route| route.is_secured_on(listener))
+    }
+
     /// The routes of a listener, the preferred ones first: the first whose host (`None`: any, and none), path
     /// and protocols match is taken. A route with several hosts stands there once for each, because an exact
     /// host goes before another route's wildcard.
@@ -140,6 +145,12 @@ impl Route {
         };
         let tls = if listener.tls { !to_https } else { !self.needs_tls(listener.mode) };
         mode && tls
+    }
+
+    /// Whether a listener of HTTP without TLS sends its requests to TLS: it would serve the route if it had TLS.
+    pub fn is_secured_on(&self, listener: &Listener) -> bool {
+        let plain = !listener.tls && listener.mode == Mode::Http && self.listeners == Listeners::All;
+        plain && self.needs_tls(Mode::Http) && self.suits(&Listener { tls: true, ..listener.clone() })
     }
 
     /// Whether it says something that only requests of HTTP can match or follow.
@@ -256,5 +267,23 @@ mod tests {
         let plain = Listener { tls: false, ..Listener::default() };
         assert_eq!(config.routes_of(&secure).count(), 2);
         assert_eq!(config.routes_of(&plain).collect::<Vec<_>>(), [&any]);
+    }
+
+    #[test]
+    fn plain_listeners_know_which_routes_need_tls() {
+        let text = "[[listener]]\nmode = \"http\"\n[[listener]]\nname = \"plain\"\naddress = \"[::]:80\"\nmode = \"http\"\n\
+                    tls = false\n[[route]]\nhost = \"a.org\"\npassthrough = \"h:1\"\n\
+                    [[route]]\nhost = \"b.org\"\nserver = \"h:2\"\ndeny_ja4 = [\"t13*\"]\n\
+                    [[route]]\nhost = \"c.org\"\nserver = \"h:3\"\n\
+                    [[route]]\nlistener = \"default\"\nhost = \"d.org\"\npassthrough = \"h:4\"\n";
+        let (config, _) = crate::parse(text, "f.toml", &crate::Environment::default()).unwrap();
+        let names = |name: &str| -> Vec<String> {
+            let listener = config.listeners.iter().find(|listener| listener.name.as_str() == name).unwrap();
+            config.secured_routes_of(listener).map(Route::name).collect()
+        };
+        assert_eq!(
+            (names("plain"), names("default")),
+            (vec!["a.org".to_owned(), "b.org".to_owned()], Vec::new())
+        );
     }
 }

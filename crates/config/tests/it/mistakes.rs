@@ -270,7 +270,8 @@ fn routes_find_the_listeners_that_can_serve_them() {
     let (config, warnings) = parse(&text, "offramp.toml", &Environment::default()).unwrap();
     let told: Vec<&str> = warnings.iter().map(offramp_config::Problem::message).collect();
     // The first and the third: the second goes nowhere, and the others need TLS.
-    assert_eq!(told, ["the listener `plain` serves this route in clear text"; 2]);
+    let clear = "the listener `plain` serves this route in clear text";
+    assert_eq!(told, [&format!("{clear}: `a`"), clear]);
     let of = |name: &str| {
         let listener = config.listener(&name.parse().unwrap()).unwrap();
         let at = |route: &_| config.routes.iter().position(|other| std::ptr::eq(other, route)).unwrap();

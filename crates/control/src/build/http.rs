@@ -25,6 +25,8 @@ use super::tls::{self, Termination};
 use super::{Report, bandwidths};
 use crate::access::RuleSets;
 
+mod secured;
+
 /// What a listener of HTTP does with connections, and with requests.
 pub(super) struct Ways {
     /// By the server name, before there is a request.
@@ -55,6 +57,7 @@ pub(super) fn ways<'c>(
             }
         }
     }
+    paths.extend(secured::rules(config, listener, contents, report));
     // The sort is stable, which keeps the order of the file among equals.
     paths.sort_by_key(|(preference, _)| *preference);
     let rules = if listener.tls {

@@ -228,6 +228,11 @@ pub enum Action {
     Respond(Respond),
     /// It is answered with a file.
     Files(Arc<Files>),
+    /// It needs TLS, and the listener has none: GET and HEAD are sent to this port, others are refused.
+    ToTls {
+        /// Where the route is served over TLS; `None` where it is unknown.
+        port: Option<u16>,
+    },
 }
 
 /// Files below a directory.

@@ -225,3 +225,66 @@ fn rules_for_client_certificates_have_numbers() {
         assert_ne!(rule, class(&other), "{other}");
     }
 }
+
+#[test]
+fn listeners_without_tls_send_what_needs_it_to_tls() {
+    let text = r#"
+[[listener]]
+name = "web"
+address = "127.0.0.1:4430"
+mode = "http"
+
+[[listener]]
+name = "db"
+address = "127.0.0.1:4432"
+
+[[listener]]
+name = "plain"
+address = "127.0.0.1:4431"
+mode = "http"
+tls = false
+
+[[route]]
+host = "sealed.test"
+passthrough = "127.0.0.1:1"
+
+[[route]]
+host = "*.test"
+path = "/in"
+server = "127.0.0.1:2"
+deny_ja4 = ["t13*"]
+
+[[route]]
+listener = "db"
+host = "other.test"
+passthrough = "127.0.0.1:3"
+
+[[route]]
+listener = ["web", "plain"]
+path = "/named"
+server = "127.0.0.1:4"
+
+[[route]]
+server = "127.0.0.1:5"
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let built = build_text(text, folder.path()).unwrap();
+    for (host, path, port) in [
+        ("sealed.test", "/", Some(4430)),
+        ("sealed.test", "/x", Some(4430)),
+        ("a.test", "/in/x", Some(4430)),
+        // One that names its listeners goes first, as everywhere.
+        ("sealed.test", "/named", None),
+        ("a.test", "/", None),
+        ("other.test", "/", None),
+    ] {
+        let action = &found(&built, "plain", host, path).unwrap().action;
+        let sent = match action {
+            Action::ToTls { port } => *port,
+            _ => None,
+        };
+        assert_eq!(sent, port, "{host}{path}");
+        assert!(port.is_some() || matches!(action, Action::Proxy(_)), "{host}{path}");
+        assert!(!matches!(found(&built, "web", host, path).unwrap().action, Action::ToTls { .. }));
+    }
+}
