@@ -5,12 +5,16 @@
 //! content by `preadv2` with `RWF_NOWAIT`. What is not there fails with [`io::ErrorKind::WouldBlock`], and is to be asked
 //! for again on a thread that may wait.
 
+mod links;
+
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, fstat, openat2, statat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+pub use links::{open_direct, resolve};
 
 /// Whether a call may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +91,8 @@ pub struct Entry {
     pub size: u64,
     /// When its content changed, in seconds since 1970.
     pub modified: i64,
+    /// Set for symbolic links.
+    pub is_link: bool,
 }
 
 /// How often a path is looked up again that another process changes meanwhile.
@@ -107,12 +113,16 @@ pub fn root(path: &Path, wait: Wait) -> io::Result<OwnedFd> {
 /// What the kernel says: `EXDEV` where the path leads out of the root. [`io::ErrorKind::WouldBlock`] where it would have
 /// to wait and must not.
 pub fn open(root: impl AsFd, path: &str, wait: Wait) -> io::Result<File> {
+    opened(root.as_fd(), path, WITHIN, wait)
+}
+
+fn opened(root: BorrowedFd<'_>, path: &str, resolve: ResolveFlags, wait: Wait) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let resolve = WITHIN | cached(wait);
+    let resolve = resolve | cached(wait);
     let mut looks = 0;
     let fd = loop {
         looks += 1;
-        match openat2(&root, path, flags, Mode::empty(), resolve) {
+        match openat2(root, path, flags, Mode::empty(), resolve) {
             // Something was renamed on the way.
             Err(Errno::AGAIN) if wait == Wait::Allowed && looks < LOOKS => {}
             outcome => break outcome.map_err(|error| cold(error, wait))?,
@@ -162,25 +172,30 @@ pub fn list(
         }
         // What has gone meanwhile, or leads out of the root, is not there.
         if wanted(name)
-            && let Ok(stat) = within(root.as_fd(), directory.as_fd(), path, name)
+            && let Ok((stat, is_link)) = within(root.as_fd(), directory.as_fd(), path, name)
             && kind(&stat) != Kind::Special
         {
             let size = u64::try_from(stat.st_size).unwrap_or_default();
             let (kind, modified) = (kind(&stat), stat.st_mtime);
-            found.entries.push(Entry { name: name.to_owned(), kind, size, modified });
+            found.entries.push(Entry { name: name.to_owned(), kind, size, modified, is_link });
         }
     }
     Ok(found)
 }
 
-/// What a name of a directory leads to within the root.
-fn within(root: BorrowedFd<'_>, directory: BorrowedFd<'_>, path: &str, name: &str) -> io::Result<Stat> {
+/// What a name of a directory leads to within the root, and whether by a link.
+fn within(
+    root: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
+    path: &str,
+    name: &str,
+) -> io::Result<(Stat, bool)> {
     let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
-        return Ok(found);
+        return Ok((found, false));
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    Ok(fstat(openat2(root, format!("{path}{name}"), flags, Mode::empty(), WITHIN)?)?)
+    Ok((fstat(openat2(root, format!("{path}{name}"), flags, Mode::empty(), WITHIN)?)?, true))
 }
 
 fn kind(found: &Stat) -> Kind {

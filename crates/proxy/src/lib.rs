@@ -42,9 +42,9 @@ pub use pressure::Pressure;
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, PathRules, Paths, RedirectMap, Rule, Table, Template};
 pub use snapshot::http::{
-    Access, Action, AuthClass, BasicAuth, Coding, Compress, Files, ForwardAuth, HeaderRules, Http,
-    HttpLimits, HttpRoute, HttpTls, Maintenance, Mirror, PathHandling, Proxy, Redirect, Respond, Rewrite,
-    RouteLimits, To,
+    Access, Action, AuthClass, BasicAuth, ClosedPaths, Coding, Compress, Files, ForwardAuth, HeaderRules,
+    Http, HttpLimits, HttpRoute, HttpTls, Maintenance, Mirror, PathHandling, Proxy, Redirect, Respond,
+    Rewrite, RouteLimits, To,
 };
 pub use snapshot::pages::{ErrorPage, ErrorPages};
 pub use snapshot::{

@@ -54,6 +54,7 @@ mod files_are_served;
 mod files_are_served_as_by_nginx;
 mod files_change;
 mod grafana_asks_offramp;
+mod guarded_files_have_one_route;
 mod h2_abuse_is_bounded;
 mod h2_client;
 mod h2_follows_rfc9113;

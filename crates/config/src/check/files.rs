@@ -30,10 +30,6 @@ pub(super) fn files(section: &Section, reader: &mut Reader<'_, '_>) -> Option<St
     let text = section.text("root")?;
     let root = reader.origin(&text.span).file(text.value);
     let root = reader.tell(&text.span, root)?;
-    if !text.value.starts_with('/') {
-        let problem = Problem::new("`root` is not an absolute path");
-        reader.report.local(&text.span, problem.help("begin it with `/`"));
-    }
     let mut files = StaticFiles::new(root);
     reader.not_empty(section, "index", "leave it out for index.html");
     if section.mentions("index") {

@@ -12,9 +12,9 @@ use offramp_config::{At, Config};
 use offramp_http::path::normalize;
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{
-    Action, AuthClass, Bandwidths, Coding, Compress, Files, HeaderRules, Http, HttpLimits, HttpRoute,
-    HttpTls, Maintenance, Match, Network, PathHandling, PathMatch, PathRules, Paths, Proxy, Redirect,
-    Respond, Rewrite, Route, RouteLimits, Rule, Target, Template, To, media_type,
+    Action, AuthClass, Bandwidths, ClosedPaths, Coding, Compress, Files, HeaderRules, Http, HttpLimits,
+    HttpRoute, HttpTls, Maintenance, Match, Network, PathHandling, PathMatch, PathRules, Paths, Proxy,
+    Redirect, Respond, Rewrite, Route, RouteLimits, Rule, Target, Template, To, media_type,
 };
 
 use super::backends::Backends;
@@ -25,6 +25,7 @@ use super::tls::{self, Termination};
 use super::{Report, bandwidths};
 use crate::access::RuleSets;
 
+mod closed;
 mod secured;
 
 /// What a listener of HTTP does with connections, and with requests.
@@ -49,9 +50,20 @@ pub(super) fn ways<'c>(
         if matches!(route.target, model::Target::Passthrough(_)) {
             continue;
         }
-        for (preference, Match { hosts, .. }) in split(route) {
+        let variants = split(route).into_iter().flat_map(|(preference, Match { hosts, .. })| {
+            let variants = closed::variants(config, listener, route, hosts);
+            variants.into_iter().map(move |(hosts, closed)| (preference, hosts, closed))
+        });
+        for (preference, hosts, closed) in variants {
             // What cannot be made is reported, and there will be no snapshot.
-            if let Some(to) = request(route, (backends, access), bandwidths, termination, contents, report) {
+            if let Some(mut to) =
+                request(route, (backends, access), bandwidths, termination, contents, report)
+            {
+                if let Action::Files(files) = &mut to.action
+                    && let Some(files) = Arc::get_mut(files)
+                {
+                    files.closed = closed;
+                }
                 let matches = PathMatch { hosts, path: prefix(route), is_guard: route.is_guard() };
                 paths.push((preference, (matches, to)));
             }
@@ -354,6 +366,7 @@ fn files(
         |(pattern, value): &(String, model::HeaderValue)| Ok((pattern.as_str().into(), self::value(value)?));
     Ok(Files {
         root: root.path.as_path().into(),
+        closed: ClosedPaths::default(),
         strip: if route.http.rewrite == model::Rewrite::Strip { prefix(route).len() } else { 0 },
         index: texts(&files.index),
         tries: texts(&files.tries),

@@ -72,6 +72,10 @@ pub(crate) fn begin(
         let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, Cause::Completed);
         return Step::Answered(Err((refusal.with_field(b"allow", "GET, HEAD"), record_guard)));
     }
+    // Before what is kept, which is known by the normal form.
+    if request.spelling().ambiguity().is_some_and(|ambiguity| ambiguity != Ambiguity::DoubleEscape) {
+        return Step::Answered(Err((unnamed(PathFault::Malformed), record_guard)));
+    }
     let path = request.normal_path();
     let wishes = if files.precompressed { Wishes::of(&request.fields) } else { Wishes::default() };
     let asked = Asked { files, wishes, path };
@@ -83,11 +87,12 @@ pub(crate) fn begin(
         Kept::Fresh(ready) | Kept::Old(ready) => Some(ready),
         Kept::Unknown => None,
     };
-    if request.spelling().ambiguity().is_some_and(|ambiguity| ambiguity != Ambiguity::DoubleEscape) {
-        return Step::Answered(Err((unnamed(PathFault::Malformed), record_guard)));
-    }
     // What the route matches by whole segments, so that a slash or nothing follows.
     let below = match path.get(files.strip..) {
+        // The directory of the route itself, whose relative links need the slash.
+        Some("") if files.strip > 0 => {
+            return Step::Answered(directory(request, record_guard));
+        }
         Some("") | None => "/",
         Some(below) => below,
     };
@@ -152,17 +157,7 @@ fn respond(
             let ready = session.worker.roots.ready(asked, (file, name, coding), old, most);
             return sent(session, request, &ready, record_guard);
         }
-        Ok(Found::Directory) => {
-            let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
-            let to = format!("{}/{query}", request.asked_path());
-            match answer::redirect(StatusCode::MOVED_PERMANENTLY, to) {
-                Some(response) => {
-                    let head = request.method == Method::HEAD;
-                    return Ok(own(response, record_guard, Cause::Completed.into(), head));
-                }
-                None => refused(StatusCode::BAD_REQUEST, Cause::BadRequest.into()),
-            }
-        }
+        Ok(Found::Directory) => return directory(request, record_guard),
         Ok(Found::Listing(page)) => match session.worker.roots.listings.response(page) {
             Some(response) => {
                 let head = request.method == Method::HEAD;
@@ -181,6 +176,20 @@ fn respond(
         }
     };
     Err((refusal, record_guard))
+}
+
+/// The redirect to a directory that was asked for without the slash at its end: by the path that the client knows.
+fn directory(request: &head::Request, record_guard: RecordGuard) -> Outcome {
+    let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
+    // A rule may have taken a slash off, and would do so again.
+    let asked = Some(request.asked_path()).filter(|path| !path.ends_with('/'));
+    let to = format!("{}/{query}", asked.unwrap_or_else(|| request.normal_path()));
+    match answer::redirect(StatusCode::MOVED_PERMANENTLY, to) {
+        Some(response) => {
+            Ok(own(response, record_guard, Cause::Completed.into(), request.method == Method::HEAD))
+        }
+        None => Err((Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest), record_guard)),
+    }
 }
 
 /// The response with a file, or what its conditions lead to instead.

@@ -235,11 +235,34 @@ pub enum Action {
     },
 }
 
+/// Paths below a root, and everything below these.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClosedPaths(pub Vec<Box<str>>);
+
+impl ClosedPaths {
+    /// Set where there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Set where a path below the root is one of them, or below one.
+    #[must_use]
+    pub fn covers(&self, path: &str) -> bool {
+        let is_within = |closed: &str| {
+            path.strip_prefix(closed).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.0.iter().any(|closed| is_within(closed))
+    }
+}
+
 /// Files below a directory.
 #[derive(Debug)]
 pub struct Files {
     /// The directory; nothing outside of it is served.
     pub root: Box<Path>,
+    /// What below it belongs to routes with rules about who may enter, and is served by these alone.
+    pub closed: ClosedPaths,
     /// The bytes that are taken off the normal form of a path first.
     pub strip: usize,
     /// What a directory is served with: the first of these that it has.

@@ -176,7 +176,7 @@ impl Search {
         if bare && self.files.listing {
             // To read a directory takes time.
             let order = self.listing.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
-            return Ok(Found::Listing(order.page(root, &self.name, self.files.hidden)?));
+            return Ok(Found::Listing(order.page(root, &self.name, &self.files)?));
         }
         if let Some(fallback) = &self.files.fallback {
             match self.look(root, fallback.to_string(), wait)? {
@@ -191,8 +191,8 @@ impl Search {
     /// A file, or the one beside it that has its content in a coding that the client prefers.
     fn coded(&self, root: BorrowedFd<'_>, file: File, name: String, wait: Wait) -> io::Result<Found> {
         for coding in self.wishes.iter() {
-            match file::open(root, &format!("{name}{}", coded::ending(coding)), wait) {
-                Ok(other) if other.kind == Kind::Regular && coded::belongs(&other, &file) => {
+            match self.open(root, &format!("{name}{}", coded::ending(coding)), wait) {
+                Ok(Some(other)) if other.kind == Kind::Regular && coded::belongs(&other, &file) => {
                     return Ok(Found::File(other, name, Some(coding)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
@@ -210,7 +210,7 @@ impl Search {
             name if name.ends_with('/') => name,
             _ => return Ok(false),
         };
-        Ok(!matches!(look(root, name.to_owned(), wait)?, Found::Nothing))
+        Ok(!matches!(self.find(root, name.to_owned(), wait)?, Found::Nothing))
     }
 
     fn candidate(&self, pattern: &str) -> String {
@@ -222,33 +222,59 @@ impl Search {
 
     fn look(&self, root: BorrowedFd<'_>, name: String, wait: Wait) -> io::Result<Found> {
         if !name.is_empty() && !name.ends_with('/') {
-            return look(root, name, wait);
+            return self.find(root, name, wait);
         }
         for index in &self.files.index {
-            match look(root, format!("{name}{index}"), wait)? {
+            match self.find(root, format!("{name}{index}"), wait)? {
                 Found::Nothing | Found::Directory => {}
                 found => return Ok(found),
             }
         }
         Ok(Found::Nothing)
     }
+
+    fn find(&self, root: BorrowedFd<'_>, name: String, wait: Wait) -> io::Result<Found> {
+        match self.open(root, &name, wait) {
+            Ok(None) => Ok(Found::Nothing),
+            Ok(Some(file)) => Ok(match file.kind {
+                Kind::Regular => Found::File(file, name, None),
+                Kind::Directory => Found::Directory,
+                Kind::Special => Found::Nothing,
+            }),
+            Err(error) => match error.raw_os_error() {
+                Some(EXDEV | ELOOP) => Ok(Found::Nothing),
+                Some(EACCES) => Ok(Found::Denied),
+                Some(number) if NAMES.contains(&number) => Ok(Found::Nothing),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Opens what is at a path below the root; `None` where that belongs to another route, whatever links lead there.
+    fn open(&self, root: BorrowedFd<'_>, name: &str, wait: Wait) -> io::Result<Option<File>> {
+        let closed = &self.files.closed;
+        if closed.is_empty() {
+            return file::open(root, name, wait).map(Some);
+        }
+        if closed.covers(name) {
+            return Ok(None);
+        }
+        match file::open_direct(root, name, wait) {
+            Err(error) if error.raw_os_error() == Some(ELOOP) => {}
+            outcome => return outcome.map(Some),
+        }
+        let place = file::resolve(root, name, wait)?;
+        if closed.covers(&place) {
+            return Ok(None);
+        }
+        let place = match &*place {
+            "" => ".".to_owned(),
+            _ if name.ends_with('/') => format!("{place}/"),
+            _ => place,
+        };
+        file::open_direct(root, &place, wait).map(Some)
+    }
 }
 
 /// What stands for the path of the request.
 const PATH: &str = "{path}";
-
-fn look(root: BorrowedFd<'_>, name: String, wait: Wait) -> io::Result<Found> {
-    match file::open(root, &name, wait) {
-        Ok(file) => Ok(match file.kind {
-            Kind::Regular => Found::File(file, name, None),
-            Kind::Directory => Found::Directory,
-            Kind::Special => Found::Nothing,
-        }),
-        Err(error) => match error.raw_os_error() {
-            Some(EXDEV | ELOOP) => Ok(Found::Nothing),
-            Some(EACCES) => Ok(Found::Denied),
-            Some(number) if NAMES.contains(&number) => Ok(Found::Nothing),
-            _ => Err(error),
-        },
-    }
-}

@@ -13,7 +13,9 @@ use bytes::Bytes;
 use http::StatusCode;
 use offramp_http::files::listing::{Entry, Listing, sort};
 use offramp_http::head::Response;
-use offramp_net::file::{self, Kind};
+use offramp_net::file::{self, Kind, Wait};
+
+use crate::snapshot::http::{ClosedPaths, Files};
 
 /// How many names of a directory are looked at.
 const MOST_NAMES: usize = 10_000;
@@ -38,8 +40,12 @@ pub(crate) struct Page {
 
 impl Order {
     /// Lists the directory `name` below `root`, which is empty or ends with `/`.
-    pub(super) fn page(&self, root: BorrowedFd<'_>, name: &str, hidden: bool) -> io::Result<Page> {
-        let found = file::list(root, name, MOST_NAMES, |entry| is_served(entry, hidden))?;
+    pub(super) fn page(&self, root: BorrowedFd<'_>, name: &str, files: &Files) -> io::Result<Page> {
+        let mut found = file::list(root, name, MOST_NAMES, |entry| is_served(entry, files.hidden))?;
+        if !files.closed.is_empty() {
+            let place = file::resolve(root, name, Wait::Allowed)?;
+            found.entries.retain(|entry| is_open(root, &place, entry, &files.closed));
+        }
         let entry = |found: file::Entry| Entry {
             name: found.name,
             is_directory: found.kind == Kind::Directory,
@@ -57,6 +63,16 @@ impl Order {
         let text = if self.json { listing.json(MOST_BYTES) } else { listing.html(MOST_BYTES) };
         Ok(Page { text, json: self.json })
     }
+}
+
+/// Set where an entry of the directory at `place` belongs to no other route, even behind links.
+fn is_open(root: BorrowedFd<'_>, place: &str, entry: &file::Entry, closed: &ClosedPaths) -> bool {
+    let gap = if place.is_empty() { "" } else { "/" };
+    let name = format!("{place}{gap}{}", entry.name);
+    if !entry.is_link {
+        return !closed.covers(&name);
+    }
+    file::resolve(root, &name, Wait::Allowed).is_ok_and(|place| !closed.covers(&place))
 }
 
 /// Whether a file of this name could be asked for, see [`offramp_http::files::path::decode`].

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::route::PathMatch;
-use crate::snapshot::http::{Access, AuthClass, Files, Proxy, Respond, Rewrite, RouteLimits, To};
+use crate::snapshot::http::{Access, AuthClass, ClosedPaths, Files, Proxy, Respond, Rewrite, RouteLimits, To};
 
 fn route(name: &str, action: Action) -> HttpRoute {
     HttpRoute {
@@ -39,6 +39,7 @@ fn proxied(paths: PathHandling) -> Action {
 fn files(strip: usize) -> Action {
     Action::Files(Arc::new(Files {
         root: std::path::Path::new("/srv").into(),
+        closed: ClosedPaths::default(),
         strip,
         index: Vec::new(),
         tries: vec!["{path}".into()],

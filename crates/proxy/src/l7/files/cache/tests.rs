@@ -8,10 +8,12 @@ use offramp_net::file::{self, Wait};
 use tempfile::TempDir;
 
 use super::*;
+use crate::snapshot::http::ClosedPaths;
 
 fn files(root: &Path) -> Arc<Files> {
     Arc::new(Files {
         root: root.into(),
+        closed: ClosedPaths::default(),
         strip: 0,
         index: Vec::new(),
         tries: Vec::new(),
