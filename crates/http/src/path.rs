@@ -4,8 +4,8 @@
 //! upper case; repeated slashes are one; there are no dot segments; a slash at the end stays. It is a path again, in
 //! ASCII, and its own normal form.
 //!
-//! A server may read a path in another way: without decoding it, without merging slashes, or without the parameters of
-//! its segments. [`other_reading`] goes through these readings, so that a rule holds in all of them. Some paths have no
+//! A server may read a path in another way: without decoding it, without merging slashes, without the parameters of its
+//! segments, with a host behind two slashes, or up to an escaped `?`. [`other_reading`] goes through these readings, so that a rule holds in all of them. Some paths have no
 //! single meaning even so; [`Spelling::ambiguity`] names why. Their escapes stay in the normal form.
 //!
 //! Letters keep their case, and no Unicode normal form is applied: both are rules of applications, not of paths.
@@ -52,8 +52,10 @@ impl Spelling {
     const PARAMETERS: u8 = 1 << 3;
     /// An escaped `;`.
     const ESCAPED_PARAMETERS: u8 = 1 << 4;
+    /// An escaped `?` or `#`.
+    const DELIMITERS: u8 = 1 << 5;
 
-    /// Why the path has no single meaning, if it has none; the first reason.
+    /// Why the path has no single meaning, if it has none; the gravest reason.
     #[must_use]
     pub fn ambiguity(self) -> Option<Ambiguity> {
         self.ambiguity
@@ -66,7 +68,7 @@ impl Spelling {
     }
 
     fn note(&mut self, ambiguity: Ambiguity) {
-        self.ambiguity.get_or_insert(ambiguity);
+        self.ambiguity = self.ambiguity.max(Some(ambiguity));
     }
 
     fn has(self, bits: u8) -> bool {
@@ -74,23 +76,23 @@ impl Spelling {
     }
 }
 
-/// Why a path has no single meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Why a path has no single meaning. The graver reason is the greater one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ambiguity {
-    /// `%2F`: a character of a segment to some, a separator to others.
-    EscapedSlash,
-    /// `\` or `%5C`: a separator to some.
-    Backslash,
     /// `%25` before two hexadecimal digits: another escape to whoever decodes twice.
     DoubleEscape,
-    /// A control character.
-    Control,
-    /// A `..` that leads above the root.
-    AboveRoot,
     /// A `%` without two hexadecimal digits.
     BadEscape,
     /// Escapes that are no UTF-8, overlong forms among them.
     NotUtf8,
+    /// `%2F`: a character of a segment to some, a separator to others.
+    EscapedSlash,
+    /// `\` or `%5C`: a separator to some.
+    Backslash,
+    /// A `..` that leads above the root.
+    AboveRoot,
+    /// A control character.
+    Control,
 }
 
 impl Ambiguity {

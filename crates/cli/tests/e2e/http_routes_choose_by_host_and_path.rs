@@ -91,13 +91,18 @@ fn requests_go_where_host_and_path_say() {
         ("https://a.example.org/api/v2", "v2", "/second"),
         ("https://a.example.org/api/v2/z?1", "v2", "/second/z?1"),
         ("https://a.example.org/api/v20", "api", "/v20"),
-        ("https://a.example.org/%61pi", "exact", "/%61pi"),
+        ("https://b.example.org/%61pi", "wild", "/%61pi"),
         ("https://a.example.org:8443/port", "exact", "/port"),
     ] {
         for version in ["--http1.1", "--http2"] {
             let answer = get(&street.instance, &[version, "--path-as-is"], url);
             assert_eq!(answer.text(), format!("{app}\n"), "{url}");
             assert_eq!(street.seen(app).one().target, target, "{url}");
+            // A route of this host refuses its path, so that no path may be read in two ways.
+            let other = ["/%61pi", "//api", "/api%2fx"].map(|path| format!("https://a.example.org{path}"));
+            for url in other {
+                assert_eq!(get(&street.instance, &[version, "--path-as-is"], &url).status(), 400, "{url}");
+            }
         }
     }
     street.instance.stop();
@@ -218,7 +223,7 @@ fn what_needs_tls_does_not_fall_to_another_route_without_it() {
     let (_any, seen) = named(&Listen::Unix(home.file("any.sock")), "any");
     let routes = "[[route]]\nserver = \"unix:any.sock\"\n\
                 [[route]]\nhost = \"sealed.test\"\npassthrough = \"unix:sealed.sock\"\n\
-                [[route]]\nhost = \"b.test\"\nserver = \"unix:any.sock\"\ndeny_ja4 = [\"x*\"]\n";
+                [[route]]\nhost = \"b.test\"\nserver = \"unix:any.sock\"\ndeny_ja4 = [\"t00*\"]\n";
     let instance = home.run(&format!("{CERTIFICATE}{HTTP}{PLAIN}{routes}"));
     for (url, status) in [
         ("http://other.test/", 200),

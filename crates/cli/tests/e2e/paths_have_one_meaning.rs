@@ -53,6 +53,10 @@ fn spellings(name: &str) -> Vec<String> {
         "/.;/#",
         "/x/..;/#/s.txt",
         "/x/..;a=b/#",
+        "//x/#",
+        "//x/#/s.txt",
+        "/#%3f",
+        "/#%23/s.txt",
         "/#%2f",
         "/#%2Fs.txt",
         "/%2f#/s.txt",
@@ -134,7 +138,12 @@ impl Stage {
     fn holds(&self, before: &str, also: &[u16]) {
         let mut wrong = Vec::new();
         for (name, _, status) in RULES {
-            let paths: Vec<String> = spellings(name).iter().map(|path| format!("{before}{path}")).collect();
+            // Two slashes begin a host only at the front, and what leads above is another path.
+            let forms = spellings(name);
+            let forms = forms.iter().filter(|path| {
+                before.is_empty() || !["//x/", "/../", "/x/../../"].iter().any(|form| path.starts_with(form))
+            });
+            let paths: Vec<String> = forms.map(|path| format!("{before}{path}")).collect();
             for version in VERSIONS {
                 for (path, got) in paths.iter().zip(statuses(&self.instance, version, &paths)) {
                     let is = |form: &str| path == &format!("{before}/{name}{form}");

@@ -91,6 +91,7 @@ impl Reading {
             }
             match byte {
                 b'/' => spelling.note(Ambiguity::EscapedSlash),
+                b'?' | b'#' => spelling.seen |= Spelling::DELIMITERS,
                 b'\\' => spelling.note(Ambiguity::Backslash),
                 0x80.. => {}
                 _ if byte.is_ascii_control() => spelling.note(Ambiguity::Control),
@@ -140,7 +141,7 @@ fn is_escaped_twice(segment: &str) -> bool {
 
 /// The first way to read `path` other than its normal form that `differs`. `spelling` is that of the path.
 ///
-/// There are at most 23: those that nothing in the path calls for are left out.
+/// There are at most 96: those that nothing in the path calls for are left out.
 pub fn other_reading(
     path: &str,
     spelling: Spelling,
@@ -154,15 +155,18 @@ pub fn other_reading(
         (_, false) => &[Parameters::Keep, Parameters::Cut][..],
         _ => &[Parameters::Keep, Parameters::Cut, Parameters::CutEscaped][..],
     };
+    let merges = if cut { &[true, false][..] } else { choices(Spelling::EMPTY) };
     let mut text = String::with_capacity(path.len() + 16);
     let mut seen = Spelling::default();
-    for &unescape in choices(Spelling::ESCAPES) {
-        for &merge in if cut { &[true, false][..] } else { choices(Spelling::EMPTY) } {
-            for &dots in choices(Spelling::DOTS) {
-                for &parameters in parameters {
-                    Reading { unescape, merge, dots, parameters }.write(path, &mut text, &mut seen);
-                    if differs(&text) {
-                        return Some(text);
+    for path in parts(path, spelling) {
+        for &unescape in choices(Spelling::ESCAPES) {
+            for &merge in merges {
+                for &dots in choices(Spelling::DOTS) {
+                    for &parameters in parameters {
+                        Reading { unescape, merge, dots, parameters }.write(path, &mut text, &mut seen);
+                        if differs(&text) {
+                            return Some(text);
+                        }
                     }
                 }
             }
@@ -171,12 +175,29 @@ pub fn other_reading(
     None
 }
 
+/// The path, and what of it is the path to those who take two slashes for the beginning of a host (RFC 3986 §4.2), or an
+/// escaped `?` or `#` for the end.
+fn parts(path: &str, spelling: Spelling) -> Vec<&str> {
+    let host = path.strip_prefix("//").map(|rest| rest.find('/').map_or(path.len(), |at| at + "//".len()));
+    let mut parts = vec![path];
+    // A host alone has the path `/` (RFC 3986 §6.2.3).
+    parts.extend(host.map(|start| if start < path.len() { &path[start..] } else { "/" }));
+    if spelling.has(Spelling::DELIMITERS) {
+        let is_end =
+            |at: &usize| matches!(path.as_bytes()[*at + 1..], [b'3', b'f' | b'F', ..] | [b'2', b'3', ..]);
+        let end = path.match_indices('%').map(|(at, _)| at).find(is_end).unwrap_or(path.len());
+        parts.push(&path[..end]);
+        parts.extend(host.filter(|start| *start < end).map(|start| &path[start..end]));
+    }
+    parts
+}
+
 /// How often escapes are decoded at the most.
 const ROUNDS: usize = 4;
 
 /// The readings of an ambiguous path that separate most: escapes are decoded until none is left, backslashes separate,
 /// and in the second one segments have no parameters. `None` where a server could leave the path upwards, or see what
-/// cannot be foreseen: dot segments, control characters, overlong forms of UTF-8, `%u`, escapes of escapes of escapes.
+/// cannot be foreseen: dot segments, control characters, `?` and `#`, overlong forms of UTF-8, `%u`, escapes of escapes of escapes.
 ///
 /// A prefix of a route that some reading begins with, these begin with too: the routes that a reading matches lie
 /// between those of the normal form and those of these.
@@ -194,7 +215,7 @@ pub fn loosest(path: &str) -> Option<[String; 2]> {
         bytes = units(&bytes).map(decoded).collect();
     }
     let is_foreseen = !units(&bytes).any(|unit| matches!(unit, Unit::Escaped(_)))
-        && !bytes.iter().any(u8::is_ascii_control)
+        && !bytes.iter().any(|byte| byte.is_ascii_control() || matches!(byte, b'?' | b'#'))
         && !bytes.windows(2).any(is_overlong);
     if !is_foreseen {
         return None;

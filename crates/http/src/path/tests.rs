@@ -86,6 +86,12 @@ fn ambiguous_paths_have_a_reason() {
         ("/%e0%80%af", Some(NotUtf8)),
         ("/%c3a%a9", Some(NotUtf8)),
         ("/%c3/%a9", Some(NotUtf8)),
+        // The gravest reason, whatever comes first.
+        ("/%2541/%2f", Some(EscapedSlash)),
+        ("/%2541/%zz", Some(BadEscape)),
+        ("/%2f/%5c", Some(Backslash)),
+        ("/%2f/../../a", Some(AboveRoot)),
+        ("/%2f%5c%ff/../../%00", Some(Control)),
         ("/100%25", None),
         ("/100%25%20off", None),
         ("/caf%c3%a9%20%e2%82%ac", None),
@@ -119,7 +125,10 @@ fn servers_may_read_a_path_otherwise() {
         ("/a/b", &[][..]),
         ("/caf%c3%a9", &[]),
         ("/%61dmin", &["/%61dmin"]),
-        ("//admin", &["//admin"]),
+        ("//admin", &["/", "//admin"]),
+        ("//a/b", &["//a/b", "/b"]),
+        ("/admin%3Fx", &["/admin"]),
+        ("/admin%23x%3f", &["/admin"]),
         ("/x/../admin", &["/x/../admin"]),
         ("/a//../b", &["/a/../b", "/a//../b", "/a/b"]),
         ("/admin;a=b/x", &["/admin/x"]),
@@ -127,6 +136,25 @@ fn servers_may_read_a_path_otherwise() {
         ("/a%3Bb;c", &["/a", "/a%3Bb", "/a%3Bb;c", "/a;b"]),
         ("/x/..;/admin", &["/admin", "/x/../admin"]),
         ("/;/admin", &["//admin", "/admin"]),
+        (
+            "//x/%61%3fy/..",
+            &[
+                "/",
+                "/%61",
+                "/%61%3Fy/..",
+                "//x/",
+                "//x/%61",
+                "//x/%61%3Fy/..",
+                "//x/a",
+                "//x/a%3Fy/..",
+                "/a",
+                "/a%3Fy/..",
+                "/x/%61",
+                "/x/%61%3Fy/..",
+                "/x/a",
+                "/x/a%3Fy/..",
+            ],
+        ),
     ] {
         assert_eq!(readings(path), expected, "{path}");
     }
@@ -147,6 +175,7 @@ fn the_loosest_reading_decodes_everything() {
         ("/g/%u002e/x", None),
         ("/g/%25u002e/x", None),
         ("/g/%2500", None),
+        ("/g/a%2fb%3f", None),
         ("/g/%2525252561", None),
     ] {
         let expected = expected.map(|both| both.map(str::to_owned));

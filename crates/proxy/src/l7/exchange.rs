@@ -356,12 +356,10 @@ fn act<'e>(
             };
             own(response, record_guard, Cause::Completed.into(), is_head(request))
         }
-        Action::ToTls { port } => {
-            match early::to_tls(request, host, *port) {
-                Ok(response) => own(response, record_guard, Cause::Completed.into(), is_head(request)),
-                Err(refusal) => return RouteStep::Answered(Err((refusal, record_guard))),
-            }
-        }
+        Action::ToTls { port } => match early::to_tls(request, host, *port) {
+            Ok(response) => own(response, record_guard, Cause::Completed.into(), is_head(request)),
+            Err(refusal) => return RouteStep::Answered(Err((refusal, record_guard))),
+        },
         Action::Respond(respond) => {
             own(answer::fixed(respond), record_guard, Cause::Completed.into(), is_head(request))
         }

@@ -232,7 +232,8 @@ mod tests {
         let pair = |host: &str, closed: &str| (host.to_owned(), closed.to_owned());
         assert_eq!(said(""), [pair("a.x", "a,w"), pair("o.y", "o"), pair("*.x", "w"), pair("", "")]);
         assert_eq!(said("host = \"*.x\"\n"), [pair("a.x", "a,w"), pair("*.x", "w")]);
-        assert_eq!(said("host = [\"a.x\", \"b.x\", \"c.x\"]\n"), [pair("a.x", "a,w"), pair("b.x,c.x", "w")]);
+        // Its own exact hosts go before the wildcard.
+        assert_eq!(said("host = [\"a.x\", \"b.x\", \"c.x\"]\n"), [pair("a.x", "a"), pair("b.x,c.x", "")]);
         assert_eq!(said("host = \"n.z\"\n"), [pair("n.z", "")]);
         // A route for any host guards nothing where one for the host takes every path.
         let any = "[[route]]\npath = \"/p\"\nserver = \"a:1\"\nallow = [\"::1\"]\n";

@@ -108,6 +108,10 @@ fn a_guarded_path_has_no_other_spelling() {
         "/..;a/admin",
         "/.;/admin",
         "/%61dmin;x",
+        "//x/admin",
+        "//x/admin/y",
+        "/admin%3fx",
+        "/admin%23/x",
     ] {
         let refused = select(&app, path).unwrap_err();
         assert!(refused.contains("normalize_path"), "{path}: {refused}");
@@ -179,6 +183,8 @@ fn keys_let_pass_what_leads_nowhere_else() {
         "/%u0061dmin",
         "/%c1%a1dmin",
         "/x%00%2f",
+        "/x%2f%00",
+        "/x%2f/../..",
         "/../x%2fy",
         "//admin",
     ] {
@@ -239,12 +245,26 @@ fn bare(path: &[u8]) -> Vec<u8> {
     path.split(|byte| *byte == b'/').map(segment).collect::<Vec<_>>().join(&b'/')
 }
 
+fn hostless(path: &[u8]) -> &[u8] {
+    match path {
+        [b'/', b'/', rest @ ..] => match rest.iter().position(|byte| *byte == b'/') {
+            Some(at) => &rest[at..],
+            None => b"/",
+        },
+        _ => path,
+    }
+}
+
+fn ended(path: &[u8]) -> Vec<u8> {
+    path.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default().to_vec()
+}
+
 fn slashes(path: &[u8]) -> Vec<u8> {
     path.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect()
 }
 
 /// What servers of different makes take a path for.
-const SERVERS: [(&str, fn(&[u8]) -> Vec<u8>); 14] = [
+const SERVERS: [(&str, fn(&[u8]) -> Vec<u8>); 17] = [
     ("as it came", <[u8]>::to_vec),
     ("decoded", decoded),
     ("merged", merged),
@@ -257,6 +277,9 @@ const SERVERS: [(&str, fn(&[u8]) -> Vec<u8>); 14] = [
     ("without parameters, decoded, walked", |path| walked(&decoded(&bare(path)), true)),
     ("decoded, without parameters, walked", |path| walked(&bare(&decoded(path)), true)),
     ("without parameters", bare),
+    ("a reference with a host, walked", |path| walked(hostless(path), true)),
+    ("a reference with a host, decoded", |path| decoded(hostless(path))),
+    ("decoded, up to a query, walked", |path| walked(&ended(&decoded(path)), true)),
     ("decoded twice, walked", |path| walked(&decoded(&decoded(path)), true)),
     ("decoded, backslashes as slashes, walked", |path| walked(&slashes(&decoded(path)), true)),
 ];
@@ -269,7 +292,7 @@ fn is_admin(path: &[u8]) -> bool {
 fn tricky() -> impl Strategy<Value = String> {
     let pieces = vec![
         "/", "/", "/admin", "admin", "/%61dmin", "/x", "/..", "/.", "/%2e%2e", "//", ";", ";a=b", "%3b", "%2f", "%5c",
-        "%252f", "%2561dmin", "%25", "%", "a", "/..;", "%c3%a9", "%20", ".", "..",
+        "%252f", "%2561dmin", "%3f", "%23", "%25", "%", "a", "/..;", "%c3%a9", "%20", ".", "..",
     ];
     let pieces = proptest::collection::vec(proptest::sample::select(pieces), 0..7);
     pieces.prop_map(|pieces| format!("/{}", pieces.concat()))
