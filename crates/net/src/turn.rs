@@ -26,7 +26,8 @@
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 
 /// How much work a turn has, in the units of [`Work`]: about half a millisecond.
 ///
@@ -43,8 +44,12 @@ pub enum Work {
     Pieces(usize),
     /// System calls that move bytes.
     Calls(usize),
-    /// New keys for one direction of a connection.
-    KeyUpdate,
+    /// New keys for the peer's direction of a connection, and for ours, with a record of its own, where that was
+    /// `answered`.
+    KeyUpdate {
+        /// Set where the peer asked for an answer, and there was none on its way.
+        answered: bool,
+    },
 }
 
 impl Work {
@@ -60,7 +65,8 @@ impl Work {
             Self::Bytes(count) => count,
             Self::Pieces(count) => count.saturating_mul(Self::PIECE),
             Self::Calls(count) => count.saturating_mul(Self::CALL),
-            Self::KeyUpdate => Self::UPDATE,
+            Self::KeyUpdate { answered: false } => Self::UPDATE,
+            Self::KeyUpdate { answered: true } => 2 * Self::UPDATE + Self::CALL,
         };
         u32::try_from(cost).unwrap_or(u32::MAX)
     }
@@ -70,14 +76,19 @@ impl Work {
 ///
 /// A task may keep one for its life: a wait for a socket does not renew it, so that the turn may end early, which
 /// costs one `epoll_wait` for half a millisecond of work.
+///
+/// A turn that is over stays so until the event loop has looked at readiness. A caller that takes the `Pending` of
+/// [`Turn::poll_rest`] for a lack of data, passes on what it has, and asks again, thus gets no second turn.
 #[derive(Debug)]
 pub struct Turn {
     left: u32,
+    /// The look of the event loop behind which a rest began; 0 while none does.
+    rests: u32,
 }
 
 impl Default for Turn {
     fn default() -> Self {
-        Self { left: TURN }
+        Self { left: TURN, rests: 0 }
     }
 }
 
@@ -106,7 +117,17 @@ impl Turn {
         if !self.is_over() {
             return Poll::Ready(());
         }
-        *self = Self::default();
+        self.poll_over(cx)
+    }
+
+    #[cold]
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let look = LOOKS.get();
+        if self.rests != 0 && self.rests != look {
+            *self = Self::default();
+            return Poll::Ready(());
+        }
+        self.rests = look;
         poll_next(cx);
         Poll::Pending
     }
@@ -120,12 +141,30 @@ pub async fn next() {
 /// [`next`] for hand-written futures: has the task of `cx` polled again after the event loop has looked at
 /// readiness. The caller returns `Pending`.
 pub fn poll_next(cx: &mut Context<'_>) {
+    LOOKER.with(|looker| defer(&mut Context::from_waker(looker)));
+    defer(cx);
+}
+
+/// Has the event loop of this thread wake a task once it has looked at readiness.
+fn defer(cx: &mut Context<'_>) {
     // Polled once, it has given the waker to the scheduler, which is all that is wanted of it.
     let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
 
 thread_local! {
     static WAKES: Cell<u64> = const { Cell::new(0) };
+    /// Counts the looks of this thread's event loop at readiness behind which a turn begins; never 0.
+    static LOOKS: Cell<u32> = const { Cell::new(1) };
+    static LOOKER: Waker = Waker::from(Arc::new(Looker));
+}
+
+/// Is woken as tasks are whose turn has ended: by the event loop, once it has looked at readiness.
+struct Looker;
+
+impl Wake for Looker {
+    fn wake(self: Arc<Self>) {
+        LOOKS.set(LOOKS.get().wrapping_add(1).max(1));
+    }
 }
 
 /// The event loop of this thread has slept, and goes on: whoever is ready now has not waited for the work of tasks before.
@@ -191,11 +230,12 @@ mod tests {
 
     #[test]
     fn a_turn_ends_by_whatever_there_is_much_of() {
-        let works: [(Work, usize); 4] = [
+        let works: [(Work, usize); 5] = [
             (Work::Bytes(16 * 1024), 40),
             (Work::Pieces(1), 2000),
             (Work::Calls(1), 200),
-            (Work::KeyUpdate, 100),
+            (Work::KeyUpdate { answered: false }, 100),
+            (Work::KeyUpdate { answered: true }, 40),
         ];
         for (work, most) in works {
             let mut turn = Turn::default();
@@ -208,6 +248,33 @@ mod tests {
         let mut turn = Turn::default();
         turn.spend(Work::Pieces(usize::MAX));
         assert!(turn.is_over());
+    }
+
+    /// A turn does not begin anew for who asks again before the event loop has looked, as callers do that take the rest
+    /// for a lack of data.
+    #[test]
+    fn a_turn_stays_over_until_the_event_loop_has_looked() {
+        let runtime = Builder::new_current_thread().enable_io().build_local(LocalOptions::default()).unwrap();
+        // Deferred tasks of a runtime that has ended say nothing of the next one.
+        for _ in 0..2 {
+            runtime.block_on(async {
+                let mut turn = Turn::default();
+                turn.spend(Work::Bytes(TURN as usize));
+                let (mut polls, mut refused) = (0, 0);
+                poll_fn(|cx| {
+                    polls += 1;
+                    for _ in 0..5 {
+                        if turn.poll_rest(cx).is_ready() {
+                            return Poll::Ready(());
+                        }
+                        refused += 1;
+                    }
+                    Poll::Pending
+                })
+                .await;
+                assert_eq!((polls, refused), (2, 5));
+            });
+        }
     }
 
     #[test]

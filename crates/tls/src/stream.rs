@@ -228,7 +228,7 @@ impl Stream {
         match self.session.receive(opened.event, &mut self.sending, self.closing)? {
             Received::Incomplete => return Ok(opened.spans == 0),
             Received::More => {}
-            Received::KeyUpdate { .. } => self.turn.spend(Work::KeyUpdate),
+            Received::KeyUpdate { answered } => self.turn.spend(Work::KeyUpdate { answered }),
             Received::End(end) => {
                 // Who has said goodbye may still listen; nothing follows a fatal alert.
                 self.closing |= end != End::CloseNotify;

@@ -200,6 +200,11 @@ pub(crate) struct H2 {
 }
 
 impl H2 {
+    /// What frames go over.
+    pub(crate) fn into_stream(self) -> Tls {
+        self.tls
+    }
+
     /// Nothing is said yet.
     pub(crate) fn silent(config: &Arc<ClientConfig>, address: SocketAddr) -> Self {
         let tls = connect(&offering(config, &["h2"]), address, "localhost").unwrap();

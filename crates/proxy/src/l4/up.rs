@@ -133,7 +133,7 @@ impl Relay {
                 Received::Incomplete => return Ok(Rest::Part(at)),
                 Received::More => {}
                 Received::KeyUpdate { answered } => {
-                    turn.spend(Work::KeyUpdate);
+                    turn.spend(Work::KeyUpdate { answered });
                     note_key_update(&self.worker.counters, Direction::ClientToServer, answered);
                 }
                 Received::End(End::CloseNotify) => {

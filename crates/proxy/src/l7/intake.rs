@@ -374,14 +374,15 @@ impl Intake {
         Poll::Ready(Ok((!piece.is_empty()).then(|| piece.freeze())))
     }
 
-    /// Drops what has come of content that nobody wants. Whether that was all of it.
+    /// Drops what has come of content that nobody wants. Whether that was all of it. So many records or chunks that they
+    /// outlast a turn are not waited for, like so many bytes.
     pub(crate) fn forget_content(&mut self, cx: &mut Context<'_>) -> bool {
         let mut left = UNWANTED;
+        // The end of the turn so far is not that nothing has come.
+        if self.turn.is_over() {
+            self.turn = Turn::default();
+        }
         loop {
-            // The end of a turn is not that nothing has come, and what is left to do here has a bound.
-            if self.turn.is_over() {
-                self.turn = Turn::default();
-            }
             let Poll::Ready(Ok(n)) = self.poll_passed(cx) else { return false };
             if n == 0 {
                 return true;

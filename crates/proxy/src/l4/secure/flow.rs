@@ -373,7 +373,7 @@ impl Way<'_> {
         match session.receive(event, sending, self.mute).map_err(|error| internal(&error))? {
             Received::Incomplete | Received::More | Received::End(End::CloseNotify) => Ok(()),
             Received::KeyUpdate { answered } => {
-                turn.spend(Work::KeyUpdate);
+                turn.spend(Work::KeyUpdate { answered });
                 note_key_update(self.counters, self.direction, answered);
                 Ok(())
             }

@@ -13,6 +13,7 @@ use offramp_http::h1::{
     Asked, Chunk, Chunks, Http1Fault, Limits, ResponseFault, ResponseFraming, ResponseHead, ResponseReader,
 };
 use offramp_http::head::{Fields, Response};
+use offramp_net::turn::{Turn, Work};
 
 use super::buffers::ReadBuffers;
 use crate::fault::{Breach, Fault, Violation};
@@ -50,6 +51,8 @@ pub(crate) struct Inbound {
     received: bool,
     /// Whether the connection may be used again behind the response.
     keep_alive: bool,
+    /// Bounds the chunks that are given out before others have their turn: a read may have thousands.
+    turn: Turn,
 }
 
 /// What is to come of the content.
@@ -78,6 +81,7 @@ impl Inbound {
             made: 0,
             received: false,
             keep_alive: true,
+            turn: Turn::default(),
         }
     }
 
@@ -254,6 +258,7 @@ impl Inbound {
     }
 
     fn poll_chunked(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<Result<Option<Frame>, Fault>> {
+        ready!(self.turn.poll_rest(cx));
         loop {
             let ResponseContent::Chunked(chunks, ahead) = &mut self.content else {
                 return Poll::Ready(Ok(None));
@@ -267,6 +272,8 @@ impl Inbound {
                 Chunk::Data(range) => {
                     self.bytes.advance(range.start);
                     let data = self.bytes.split_to(range.len()).freeze();
+                    self.turn.spend(Work::Pieces(1));
+                    self.turn.spend(Work::Bytes(data.len()));
                     self.look_ahead();
                     return Poll::Ready(Ok(Some(Frame::Data(data))));
                 }
