@@ -52,6 +52,9 @@ pub use handle::{Commander, StartingWorker, WorkerHandle};
 
 /// How long connections that are closed at the end of a drain have to say so to their clients.
 const CUT: Duration = Duration::from_secs(1);
+/// The time that a kept connection has for one more request when a drain begins: the request may be on its way, and a client
+/// that loses it cannot know if it was served.
+const GRACE: Duration = Duration::from_secs(1);
 /// How long the timer waits that stands before all others; see [`Worker::stand_by`].
 const STAND_BY: Duration = Duration::from_secs(1);
 
@@ -180,7 +183,8 @@ pub struct Worker {
     pub(crate) lingering: Cell<usize>,
     /// Connections to servers, for HTTP.
     pub(crate) pools: Pools<ClientBody>,
-    draining: Cell<bool>,
+    /// While the worker drains: how long a kept connection of HTTP/1 may stay without a request.
+    draining: Cell<Option<Duration>>,
     /// Whether who waits for a place is turned away: no place becomes free in time.
     turns_away: Cell<bool>,
     dice: Cell<u64>,
@@ -380,7 +384,7 @@ impl Worker {
             cut_off: Rc::default(),
             lingering: Cell::new(0),
             pools: Pools::new(index),
-            draining: Cell::new(false),
+            draining: Cell::new(None),
             turns_away: Cell::new(false),
             // Never 0, which the generator does not leave.
             dice: Cell::new((seed ^ (index as u64) << 48) | 1),
@@ -407,7 +411,7 @@ impl Worker {
         all.into_iter().for_each(|id| self.unlisten(id, None));
         // Acceptors take whoever waits already before connections are counted.
         tokio::task::yield_now().await;
-        self.draining.set(true);
+        self.draining.set(Some(GRACE.min(limit / 2)));
         self.cut.wake();
         // Who has nothing to finish ends when woken, even where there is no time at all.
         tokio::task::yield_now().await;
@@ -518,6 +522,11 @@ impl Worker {
 
     /// Whether connections must end as soon as they can.
     pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get().is_some()
+    }
+
+    /// While the worker drains: how long a client has to begin with its last request.
+    pub(crate) fn grace(&self) -> Option<Duration> {
         self.draining.get()
     }
 

@@ -92,6 +92,7 @@ mod http_websockets_pass_over_both_versions;
 mod idle_connections_cost_little;
 mod instance;
 mod journald_has_a_field_for_each_fact;
+mod kept_connections_outlive_drains;
 mod keys_come_from_a_server;
 mod knot;
 mod limits_have_names;

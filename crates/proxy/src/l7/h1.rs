@@ -172,9 +172,9 @@ async fn last(
     close_down(&session, &mut intake, close).await
 }
 
-/// Waits for the first byte of a request. Gives how the connection ended, where it did. While the worker
-/// drains, whoever has asked before is let go at once; a new client has [`TICK`] to ask, because it cannot know
-/// that its request will not be answered, and may not repeat it. The end of the client's certificate is the end of the
+/// Waits for the first byte of a request. Gives how the connection ended, where it did. While the worker drains, a
+/// client still has a moment to ask ([`Worker::grace`](crate::worker::Worker::grace)): its request may be on its way,
+/// and it cannot know if one that gets no answer was served. The end of the client's certificate is the end of the
 /// connection.
 async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> Option<Close> {
     let fresh = session.begun.get() == 0;
@@ -186,10 +186,11 @@ async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> O
     let cut = &session.worker.cut;
     let outcome = poll_fn(|cx| {
         place.get_or_insert_with(|| cut.remember(cx.waker()));
+        let intake = &mut *line.intake.borrow_mut();
         if let Some(cause) = session.end() {
+            let_go(cx, session, intake);
             return Poll::Ready(Some(cause.into()));
         }
-        let intake = &mut *line.intake.borrow_mut();
         if let Poll::Ready(outcome) = intake.transport.poll_fill(cx) {
             let close = match outcome {
                 Ok([]) if fresh => Some(Cause::ClientSilent.into()),
@@ -199,11 +200,11 @@ async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> O
             };
             return Poll::Ready(close);
         }
-        if session.worker.is_draining() && !std::mem::replace(&mut leaving, true) {
-            if !fresh {
-                return Poll::Ready(Some(Cause::Drain.into()));
-            }
-            end = end.min(Instant::now() + TICK);
+        if let Some(grace) = session.worker.grace()
+            && !std::mem::replace(&mut leaving, true)
+        {
+            let grace = if fresh { TICK } else { grace };
+            end = end.min(Instant::now() + grace);
             alarm.as_mut().reset(next_look(session, end));
         }
         while alarm.as_mut().poll(cx).is_ready() {
@@ -224,6 +225,15 @@ async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> O
         cut.forget(place);
     }
     outcome
+}
+
+/// Says goodbye on a connection that is cut while nothing is under way on it, so that nothing is lost: as far as the
+/// kernel takes it at once.
+fn let_go(cx: &mut Context<'_>, session: &Session, intake: &mut Intake) {
+    if session.worker.cut.is_now() && session.begun.get() > 0 {
+        session.left.set(true);
+        let _ = intake.transport.poll_shutdown(cx);
+    }
 }
 
 /// When a quiet connection is looked at: at its end, or at that of the client's certificate.
@@ -277,6 +287,9 @@ where
             cut.remember(cx.waker())
         });
         if let Some(cause) = session.end() {
+            if conversation.is_quiet() && line.guard_state.phase() == Phase::Idle {
+                let_go(cx, session, &mut line.intake.borrow_mut());
+            }
             return Poll::Ready(Turn::Ended(cause.into()));
         }
         if session.leaves().is_some() {
@@ -411,9 +424,15 @@ async fn close_down(session: &Session, intake: &mut Intake, close: Close) -> Clo
         true => intake.transport.poll_flush(cx),
         false => intake.transport.poll_shutdown(cx),
     });
-    if tokio::time::timeout(TICK, goodbye).await.is_ok() && !intake.ended && close.cause != Cause::IdleTimeout
-    {
-        farewell(&session.worker, intake.transport.socket(), &[]).await;
+    if tokio::time::timeout(TICK, goodbye).await.is_err() || intake.ended {
+        return close;
+    }
+    let farewell = farewell(&session.worker, intake.transport.socket(), &[]);
+    if close.cause == Cause::IdleTimeout {
+        // A request may be on its way: its client is to see an end and no reset. Who sends none needs no long wait.
+        let _ = tokio::time::timeout(TICK, farewell).await;
+    } else {
+        farewell.await;
     }
     close
 }

@@ -246,8 +246,15 @@ async fn end(session: &Session, connection: &mut Connection, close: &Close) {
         connection.transport.poll_shutdown(cx)
     });
     let sent: Result<std::io::Result<()>, _> = tokio::time::timeout(TICK, goodbye).await;
+    if sent.is_err() || connection.received_all {
+        return;
+    }
     // One that got GOAWAY may still be sending, and reading its last response.
-    if sent.is_ok() && !connection.received_all && close.cause != Cause::IdleTimeout {
-        farewell(&session.worker, connection.transport.socket(), &[]).await;
+    let farewell = farewell(&session.worker, connection.transport.socket(), &[]);
+    if close.cause == Cause::IdleTimeout {
+        // A request may be on its way: its client is to see an end and no reset.
+        let _ = tokio::time::timeout(TICK, farewell).await;
+    } else {
+        farewell.await;
     }
 }

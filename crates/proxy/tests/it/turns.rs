@@ -258,6 +258,9 @@ fn a_client_that_leaves_is_told_of() {
     let mut stream = proxy.connect(ListenerKind::Http);
     stream.write_all(GET.as_bytes()).unwrap();
     proxy.wait(|totals| totals.connect_attempts() == 1);
+    // In order, it could be the end of the client's direction alone.
+    let stream = Stream::Tcp(stream);
+    stream.reset_on_close().unwrap();
     drop(stream);
     let event = proxy.end_of_one();
     assert_eq!((&event["cause"], &event["status"]), (&"client_aborted".into(), &0.into()));

@@ -1,8 +1,8 @@
 //! Requests and responses in turn: a head is read, the request served, the response written, and so on.
 //!
 //! One request is under way at a time. What a client sends ahead waits where it lies, and is not read before
-//! the response to what came earlier has left. While a request is under way its client is watched: once nothing
-//! more can come from it, nobody waits for the response (RFC 9112 §9.5 leaves that open).
+//! the response to what came earlier has left. While a request is under way its client is watched: once it has reset
+//! the connection, or broken TLS off, nobody waits for the response. One that has ended its direction in order gets it.
 
 mod direct;
 
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use http::{Method, StatusCode};
 use offramp_http::body::Frame;
-use offramp_http::h1::{Phase, RequestHead, Version};
+use offramp_http::h1::{RequestHead, Version};
 use offramp_http::head::{self, Known, Response};
 use offramp_observe::{Cause, Close};
 
@@ -108,7 +108,8 @@ where
         }
     }
 
-    /// Lets the request that is under way, or has come already, be the last.
+    /// Lets the request that is under way, or comes next, be the last. Until that one comes the connection stays: its
+    /// client cannot know that it is too late.
     pub(super) fn leave(&mut self) {
         self.leaving = true;
     }
@@ -145,20 +146,11 @@ where
     }
 
     fn poll_heading(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
-        let mut heading = self.line.intake.borrow_mut().poll_head(cx);
-        // That a turn is over does not mean that nothing lies there; two turns are counted, the stream's and ours.
-        for _ in 0..2 {
-            if !(self.leaving && heading.is_pending()) {
-                break;
-            }
-            heading = self.line.intake.borrow_mut().poll_head(cx);
-        }
+        let heading = ready!(self.line.intake.borrow_mut().poll_head(cx));
         Poll::Ready(match heading {
-            Poll::Pending if self.leaving && self.line.guard_state.phase() == Phase::Idle => Some(Turn::Done),
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Heading::Request(accepted, head)) => self.begin(&accepted, head),
-            Poll::Ready(Heading::End) => Some(Turn::Done),
-            Poll::Ready(Heading::Stopped) => Some(Turn::Stopped),
+            Heading::Request(accepted, head) => self.begin(&accepted, head),
+            Heading::End => Some(Turn::Done),
+            Heading::Stopped => Some(Turn::Stopped),
         })
     }
 
@@ -216,10 +208,17 @@ where
             Some(length) => Size::Exact(length),
             None => Size::Unknown,
         };
-        // Whoever is still sent content goes on with it; else what has come of it is dropped.
+        // What has come of content that nobody wants is dropped. Whoever is still sent content goes on with it; that all of
+        // it will have come by the end of the response is not known, so that the client is to send nothing behind it
+        // (RFC 9112 §9.3, RFC 9110 §10.1.1).
         let whole = {
             let mut intake = self.line.intake.borrow_mut();
-            intake.is_between() || self.line.is_wanted() || intake.forget_content(cx)
+            intake.is_between()
+                || !self.line.is_wanted() && {
+                    // It may have taken a turn.
+                    self.passed = direct::TURN;
+                    intake.forget_content(cx)
+                }
         };
         let refused = self.line.guard_state.stopped.get() != Stop::Not;
         // The request may have been what showed that the connection has to end.
@@ -308,8 +307,11 @@ where
             return Some(Turn::Done);
         }
         let mut intake = self.line.intake.borrow_mut();
-        if !intake.is_between() && !intake.forget_content(cx) {
-            return Some(Turn::Done);
+        if !intake.is_between() {
+            self.passed = direct::TURN;
+            if !intake.forget_content(cx) {
+                return Some(Turn::Done);
+            }
         }
         self.step = RequestStep::Heading;
         None
@@ -340,7 +342,14 @@ where
             }
             return Poll::Pending;
         }
+        if intake.ended {
+            return Poll::Pending;
+        }
         ready!(intake.poll_gone(cx));
+        // Who has nothing more to say may still listen (RFC 9112 §9.5). If nobody does, writing the response finds out.
+        if intake.ended {
+            return Poll::Pending;
+        }
         let close = Close::from(Cause::ClientAborted).with_detail("the client left before the response had");
         Poll::Ready(Some(Turn::Ended(close)))
     }
