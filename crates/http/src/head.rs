@@ -92,9 +92,13 @@ impl FieldLine {
     /// Where the value stands in `section`, whatever the form of the line.
     #[must_use]
     pub fn value_in(&self, section: &[u8]) -> Range<usize> {
-        let from = self.name().end + 1;
-        let space = section[from..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        from + space..from + space + self.value as usize
+        let blanks =
+            |from: usize| section[from..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        // Servers may write whitespace before the colon, too.
+        let name = self.name().end;
+        let colon = name + blanks(name);
+        let at = colon + 1 + blanks(colon + 1);
+        at..at + self.value as usize
     }
 
     /// The whole line, with its end.

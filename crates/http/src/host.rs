@@ -132,10 +132,10 @@ fn split(text: &[u8]) -> Result<(&[u8], Option<u16>, bool), HostFault> {
     Ok((name, port, check_name(name)?))
 }
 
-/// Reads `:port`, or nothing.
+/// Reads `:port`, or nothing; a port may be empty (RFC 3986 §3.2.3).
 fn port(text: &[u8]) -> Result<Option<u16>, HostFault> {
     let digits = match text {
-        [] => return Ok(None),
+        [] | [b':'] => return Ok(None),
         [b':', digits @ ..] => digits,
         _ => return Err(HostFault::Byte),
     };
@@ -240,6 +240,10 @@ mod tests {
             ("my_app-1", "my_app-1", None),
             ("127.0.0.1:65535", "127.0.0.1", Some(65535)),
             ("[::1]", "[::1]", None),
+            ("a:", "a", None),
+            ("a.:", "a", None),
+            ("127.0.0.1:", "127.0.0.1", None),
+            ("[::1]:", "[::1]", None),
             ("[2001:DB8:0:0::1]:443", "[2001:db8::1]", Some(443)),
             ("[::ffff:1.2.3.4]", "[::ffff:1.2.3.4]", None),
             ("1and1.com", "1and1.com", None),
@@ -280,8 +284,9 @@ mod tests {
             ("[127.0.0.1]", HostFault::Ipv6),
             ("[]", HostFault::Ipv6),
             ("[::1]a", HostFault::Byte),
-            ("[::1]:", HostFault::Port),
-            ("a:", HostFault::Port),
+            (":", HostFault::Empty),
+            ("a::", HostFault::Port),
+            ("[::1]::", HostFault::Port),
             ("a:0", HostFault::Port),
             ("a:080", HostFault::Port),
             ("a:+80", HostFault::Port),

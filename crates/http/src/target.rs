@@ -6,10 +6,12 @@
 //! write `/` for `\`. In queries: control bytes, space, `"`, `#`, `<`, `>`, `'`, and whatever is not ASCII. So
 //! browsers send `|`, `[`, `]`, `'` and `^` raw in paths, and `|`, `[`, `]`, `{`, `}`, `` ` ``, `^` and `\` in queries,
 //! none of which RFC 3986 allows but `'`; those pass. Two more pass than browsers send: `{` and `}` in paths, which
-//! command-line clients send, and `'` in queries, which RFC 3986 allows. All other bytes are refused, and fragments
-//! too, which no client may send (RFC 9110 §4.2.5).
+//! command-line clients send, and `'` in queries, which RFC 3986 allows. Programs that put queries together by hand
+//! leave `"`, `<`, `>` and UTF-8 raw in them ([`QueryForm::Raw`]): those bytes are passed on
+//! percent-encoded, which every server decodes to the same. All other bytes are refused, and fragments too, which no
+//! client may send (RFC 9110 §4.2.5).
 //!
-//! It refuses to decode, to remove dot segments, or to correct anything: what passes goes on as it came.
+//! It refuses to decode, to remove dot segments, or to correct anything else: what passes goes on as it came.
 
 use crate::h1::Http1Fault;
 use crate::h1::scan;
@@ -44,21 +46,79 @@ impl Scheme {
     }
 }
 
+/// The spelling of the query of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum QueryForm {
+    /// It is passed on as it came, or there is none.
+    Encoded,
+    /// It has bytes that are passed on as [`encode`] writes them.
+    Raw,
+}
+
 /// Checks a path with its query, if it has one: the origin form.
 ///
 /// # Errors
 /// [`Http1Fault::TargetForm`] where it does not begin with a slash, [`Http1Fault::TargetFragment`], or
 /// [`Http1Fault::TargetByte`].
 #[inline]
-pub fn check(text: &[u8]) -> Result<(), Http1Fault> {
+pub fn check(text: &[u8]) -> Result<QueryForm, Http1Fault> {
     if text.first() != Some(&b'/') {
         return Err(Http1Fault::TargetForm);
     }
     match text.get(scan::target(text, 0)) {
-        None => check_path(text),
+        None => check_path(text).map(|()| QueryForm::Encoded),
         Some(b'#') => Err(Http1Fault::TargetFragment),
-        Some(_) => Err(Http1Fault::TargetByte),
+        Some(_) => check_raw(text),
     }
+}
+
+#[cold]
+fn check_raw(text: &[u8]) -> Result<QueryForm, Http1Fault> {
+    match text.get(raw_end(text, 0)) {
+        None if std::str::from_utf8(text).is_ok() => check_path(text).map(|()| QueryForm::Raw),
+        Some(b'#') => Err(Http1Fault::TargetFragment),
+        _ => Err(Http1Fault::TargetByte),
+    }
+}
+
+/// Set for bytes that may stand raw in a query, and are percent-encoded there.
+#[inline]
+pub(crate) fn is_raw(byte: u8) -> bool {
+    byte >= 0x80 || matches!(byte, b'"' | b'<' | b'>')
+}
+
+/// The end of the target at `from` where its query, and nothing before that, may have raw bytes.
+#[cold]
+pub(crate) fn raw_end(text: &[u8], from: usize) -> usize {
+    let mut end = scan::target(text, from);
+    if text[from..end].contains(&b'?') {
+        while text.get(end).is_some_and(|&byte| is_raw(byte)) {
+            end = scan::target(text, end + 1);
+        }
+    }
+    end
+}
+
+/// A target that was checked, with the raw bytes of its query percent-encoded.
+#[must_use]
+pub fn encode(target: &[u8]) -> Vec<u8> {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut encoded = Vec::with_capacity(encoded_length(target));
+    for &byte in target {
+        if is_raw(byte) {
+            let digit = |four: u8| DIGITS[usize::from(four)];
+            encoded.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
+        } else {
+            encoded.push(byte);
+        }
+    }
+    encoded
+}
+
+/// The length of what [`encode`] makes of a target.
+#[must_use]
+pub(crate) fn encoded_length(target: &[u8]) -> usize {
+    target.len() + 2 * target.iter().filter(|&&byte| is_raw(byte)).count()
 }
 
 /// Checks the path at the front of `text`, which has only bytes that belong in queries: up to a question mark no
@@ -110,13 +170,49 @@ mod tests {
                 [("/", path), ("/some/longer/path/so/that/vectors/are/used", path), ("/?a=", query)]
             {
                 let text = [place.as_bytes(), &[byte], b"b"].concat();
+                let raw = place.contains('?') && b"\"<>".contains(&byte);
                 let fault = if byte == b'#' { Http1Fault::TargetFragment } else { Http1Fault::TargetByte };
-                let expected = if passes { Ok(()) } else { Err(fault) };
+                let expected = match (passes, raw) {
+                    (true, _) => Ok(QueryForm::Encoded),
+                    (false, true) => Ok(QueryForm::Raw),
+                    (false, false) => Err(fault),
+                };
                 assert_eq!(check(&text), expected, "{}", text.escape_ascii());
+                let encoded = encode(&text);
+                assert_eq!(encoded.len(), encoded_length(&text));
+                if raw {
+                    assert_eq!(check(&encoded), Ok(QueryForm::Encoded));
+                    assert_eq!(encoded, [place.as_bytes(), format!("%{byte:02X}b").as_bytes()].concat());
+                } else {
+                    assert_eq!(encoded == text, !is_raw(byte));
+                }
             }
         }
         for none in [&b""[..], b"?a", b"a", b"*", b"http://a/"] {
             assert_eq!(check(none), Err(Http1Fault::TargetForm));
+        }
+    }
+
+    /// Once one raw byte is let pass, what stands behind it is held to the same.
+    #[test]
+    fn raw_bytes_pass_in_queries_alone() {
+        for (text, expected) in [
+            ("/q?query=up{job=\"a\"}>1", Ok("/q?query=up{job=%22a%22}%3E1")),
+            ("/?caf\u{e9}", Ok("/?caf%C3%A9")),
+            ("/?\u{1f600}", Ok("/?%F0%9F%98%80")),
+            ("/\"?a", Err(Http1Fault::TargetByte)),
+            ("/caf\u{e9}?\"", Err(Http1Fault::TargetByte)),
+            ("/a\\b?\"", Err(Http1Fault::TargetByte)),
+            ("/?\" b", Err(Http1Fault::TargetByte)),
+            ("/?\"\u{7f}", Err(Http1Fault::TargetByte)),
+            ("/?\"\r\nx", Err(Http1Fault::TargetByte)),
+            ("/?\"#", Err(Http1Fault::TargetFragment)),
+        ] {
+            let read = check(text.as_bytes()).map(|_| String::from_utf8(encode(text.as_bytes())).unwrap());
+            assert_eq!(read, expected.map(str::to_owned), "{text}");
+        }
+        for text in [&b"/?caf\xe9"[..], b"/?\xff", b"/?\xc3", b"/?\xc0\xaf"] {
+            assert_eq!(check(text), Err(Http1Fault::TargetByte), "{}", text.escape_ascii());
         }
     }
 

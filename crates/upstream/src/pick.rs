@@ -114,6 +114,11 @@ pub struct Picker {
 }
 
 impl Picker {
+    /// Set for servers that get connections only while no primary works.
+    pub(crate) fn is_backup(&self, server: usize) -> bool {
+        self.servers[server].backup
+    }
+
     /// A picker for `servers`, which are named by their index from now on.
     pub fn named<'n>(servers: impl IntoIterator<Item = (&'n str, Candidate)>) -> Self {
         let (seeds, servers): (Vec<u64>, Vec<Candidate>) =

@@ -77,6 +77,7 @@ mod http_grpc_at_full_speed;
 mod http_grpc_in_four_kinds;
 mod http_grpc_survives_restarts;
 mod http_h2;
+mod http_leniencies_are_made_strict;
 mod http_node;
 mod http_reload_loses_no_request;
 mod http_requests_are_shared_and_copied;

@@ -263,7 +263,8 @@ fn trailers(
         if *fields == limits.fields {
             return Err(Http1Fault::TooManyTrailers);
         }
-        let field = field::read(window, line.start, line.end, *fields == 0)?;
+        let read = if strict { field::read } else { field::read_of_server };
+        let field = read(window, line.start, line.end, *fields == 0)?;
         *fields += 1;
         if strict && FORBIDDEN.has(field.name) {
             return Err(Http1Fault::TrailerForbidden);

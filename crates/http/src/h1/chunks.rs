@@ -83,11 +83,11 @@ impl Chunks {
     }
 }
 
-/// The fields of a section that was accepted, each line with its end: names and values, the latter without the
-/// whitespace around them. For trailers as [`Chunk::End`] tells of them. Lines without a colon are left out.
+/// The fields of a section that was accepted, each line with its end: names and values, without the whitespace around
+/// them. For trailers as [`Chunk::End`] tells of them. Lines without a colon are left out.
 pub fn fields(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     section.split(|&byte| byte == b'\n').filter_map(|line| {
         let colon = line.iter().position(|&byte| byte == b':')?;
-        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+        Some((line[..colon].trim_ascii_end(), line[colon + 1..].trim_ascii()))
     })
 }

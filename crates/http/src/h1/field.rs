@@ -36,6 +36,30 @@ pub(super) fn read(section: &[u8], start: usize, end: usize, first: bool) -> Res
     Ok(Field { name, value, name_end: colon, at: from })
 }
 
+/// [`read`] for what a server sent: whitespace between name and colon is left out of the field (RFC 9112 §5.1).
+#[inline]
+pub(super) fn read_of_server(
+    section: &[u8],
+    start: usize,
+    end: usize,
+    first: bool,
+) -> Result<Field<'_>, Http1Fault> {
+    match read(section, start, end, first) {
+        Err(Http1Fault::SpaceBeforeColon) => Ok(padded(&section[..end], start)),
+        read => read,
+    }
+}
+
+/// The field at `start` of `line`, which has a name, whitespace and a colon.
+#[cold]
+fn padded(line: &[u8], start: usize) -> Field<'_> {
+    let name_end = scan::token(line, start);
+    let blanks = |from: usize| line[from..].iter().take_while(|&&byte| is_space(byte)).count();
+    let colon = name_end + blanks(name_end);
+    let at = colon + 1 + blanks(colon + 1);
+    Field { name: Known::of(&line[start..name_end]), value: line[at..].trim_ascii_end(), name_end, at }
+}
+
 /// The field at `start` of `section` and the end of its line, if the whole line is there and has nothing odd; anything
 /// else is for [`read`]. No byte is searched twice.
 #[inline(always)]

@@ -95,6 +95,7 @@ mod tests {
             method: 0..3,
             target: 4..5,
             form: super::super::Form::Origin,
+            query: crate::target::QueryForm::Encoded,
             version: super::super::Version::Http11,
             host: None,
             framing: super::super::Framing::None,

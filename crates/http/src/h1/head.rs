@@ -216,6 +216,7 @@ impl Draft {
             method: line.method,
             target: line.target,
             form: line.form,
+            query: line.query,
             version: line.version,
             host: self.host.take(),
             framing,

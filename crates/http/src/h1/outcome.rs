@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Http1Fault;
+use crate::target::QueryForm;
 
 /// The answer to [`Guard::inspect`](super::Guard::inspect).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub struct RequestHead {
     pub target: Range<usize>,
     /// The form of the target.
     pub form: Form,
+    /// The spelling of its query.
+    pub query: QueryForm,
     /// The version.
     pub version: Version,
     /// Where the value of Host stands; always there in HTTP/1.1.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Form, Http1Fault, Limits, MAX_METHOD, Version, scan};
 use crate::host::Authority;
-use crate::target::{self, split};
+use crate::target::{self, QueryForm, split};
 
 /// A request line; places count from its first byte.
 #[derive(Debug)]
@@ -13,6 +13,7 @@ pub(super) struct RequestLine {
     pub(super) target: Range<usize>,
     pub(super) form: Form,
     pub(super) version: Version,
+    pub(super) query: QueryForm,
 }
 
 /// What can be refused before the end of the line has come: a method or a target that is too long.
@@ -41,7 +42,14 @@ pub(super) fn read(line: &[u8], limits: &Limits) -> Result<RequestLine, Http1Fau
     }
     let method = method_end(line)?;
     let start = method + 1;
-    let end = scan::target(line, start);
+    let mut end = scan::target(line, start);
+    let mut query = QueryForm::Encoded;
+    if line.get(end).is_some_and(|&byte| target::is_raw(byte)) {
+        (end, query) = (target::raw_end(line, start), QueryForm::Raw);
+        if std::str::from_utf8(&line[start..end]).is_err() {
+            return Err(Http1Fault::TargetByte);
+        }
+    }
     match line.get(end) {
         Some(b' ') if end > start => {}
         Some(b' ' | b'\t') => return Err(Http1Fault::RequestLineSpace),
@@ -55,7 +63,7 @@ pub(super) fn read(line: &[u8], limits: &Limits) -> Result<RequestLine, Http1Fau
     if form == Form::Authority && !limits.connect {
         return Err(Http1Fault::Connect);
     }
-    Ok(RequestLine { method: 0..method, target: start..end, form, version })
+    Ok(RequestLine { method: 0..method, target: start..end, form, version, query })
 }
 
 /// Whether the line is the start of the HTTP/2 preface (RFC 9113 §3.4).

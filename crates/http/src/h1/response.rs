@@ -1,7 +1,8 @@
 //! The heads of responses, without I/O: what a server sent, as far as it has one reading.
 //!
 //! Servers are many and often old, so lines may end in LF alone, the reason may be missing, empty lines may come
-//! first, and a length may be said several times with one value: none of that changes where a message ends.
+//! first, whitespace may stand before a colon, and a length may be said several times with one value: none of that
+//! changes where a message ends, and none is passed on.
 //! What could is refused: two lengths, a length beside a transfer coding, a coding other than `chunked`,
 //! folded lines, bare CR, control bytes.
 
@@ -193,7 +194,7 @@ impl ResponseReader {
     #[cold]
     fn odd_field(&mut self, window: &[u8], line: &Range<usize>, limits: &Limits) -> Result<(), Http1Fault> {
         self.room(limits)?;
-        let field = field::read(window, line.start, line.end, self.fields.is_empty())?;
+        let field = field::read_of_server(window, line.start, line.end, self.fields.is_empty())?;
         self.field(window, line, &field)
     }
 

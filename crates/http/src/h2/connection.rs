@@ -184,6 +184,8 @@ struct Peer {
     stream_window: i64,
     frame: usize,
     max_streams: usize,
+    /// The size of a section of fields that it takes, each counted with 32 bytes more (RFC 9113 §6.5.2).
+    max_head: usize,
     /// Whether its settings have come, and whether it has heard ours.
     greeted: bool,
     agreed: bool,
@@ -233,6 +235,10 @@ pub const ROOM: usize = 64 * 1024;
 pub const MOST_WAITING: usize = 96 * 1024;
 /// What is asked to know that the peer has heard of the end (RFC 9113 §6.8).
 const GOODBYE: &[u8; 8] = b"goodbye!";
+/// What each field of a section counts besides its bytes (RFC 9113 §6.5.2).
+const FIELD: usize = 32;
+/// The most that a response has besides its fields: `:status`, `date` and `content-length`.
+const OWN_FIELDS: usize = (FIELD + 10) + (FIELD + 33) + (FIELD + 34);
 /// SETTINGS_ENABLE_PUSH of 0 (RFC 9113 §6.5.2).
 const NO_PUSH: &[u8; 6] = &[0, 2, 0, 0, 0, 0];
 
@@ -289,6 +295,7 @@ impl<T> Connection<T> {
                 stream_window: FIRST_WINDOW.into(),
                 frame: MOST,
                 max_streams: config.max_streams as usize,
+                max_head: usize::MAX,
                 greeted: false,
                 agreed: false,
             },
@@ -399,6 +406,20 @@ impl<T> Connection<T> {
     #[must_use]
     pub fn goes_before_others(&self, id: u32) -> bool {
         self.streams.goes_before_others(id)
+    }
+
+    /// Whether the peer takes a response with these fields, as it has said by SETTINGS_MAX_HEADER_LIST_SIZE (RFC 9113
+    /// §6.5.2). Who sends a larger one cannot know if it is read (RFC 9113 §10.5.1).
+    #[must_use]
+    pub fn fits(&self, fields: &Fields) -> bool {
+        let most = self.peer.max_head;
+        most == usize::MAX || Self::head_size(fields) <= most
+    }
+
+    #[cold]
+    fn head_size(fields: &Fields) -> usize {
+        let sizes = fields.iter().map(|(name, value)| name.len() + value.len() + FIELD);
+        sizes.sum::<usize>() + OWN_FIELDS
     }
 
     /// How large frames may be that the peer takes, in bytes of payload.

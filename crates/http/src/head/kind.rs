@@ -5,7 +5,7 @@ use http::uri;
 
 use super::Known;
 use crate::h1::{self, Http1Fault, MAX_METHOD};
-use crate::target::{self, Scheme};
+use crate::target::{self, QueryForm, Scheme};
 
 /// What a field of HTTP/2 is. It is found out once, when the field comes as a literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub enum Kind {
     Scheme(Result<Scheme, Http1Fault>),
     /// `:authority`
     Authority,
-    /// `:path`; a fault for one that the guard of HTTP/1 would refuse as well.
-    Path(Result<(), Http1Fault>),
+    /// `:path`, and how its query is spelt; a fault for one that the guard of HTTP/1 would refuse as well.
+    Path(Result<QueryForm, Http1Fault>),
     /// `:protocol` (RFC 8441 §4)
     Protocol,
     /// `:status`
@@ -113,15 +113,19 @@ fn scheme(value: &[u8]) -> Option<Result<Scheme, Http1Fault>> {
 
 /// A path with its query, or `*`; `None` for what is none (RFC 9113 §8.3.1) or would end a line of HTTP/1, and a fault
 /// where HTTP/1 would say so.
-fn path(value: &[u8]) -> Option<Result<(), Http1Fault>> {
+fn path(value: &[u8]) -> Option<Result<QueryForm, Http1Fault>> {
     if value == b"*" {
-        return Some(Ok(()));
+        return Some(Ok(QueryForm::Encoded));
     }
     if !value.starts_with(b"/") || value.contains(&b' ') || value.iter().any(u8::is_ascii_control) {
         return None;
     }
     let checked = target::check(value);
-    Some(if checked.is_ok() && value.len() > LONGEST_PATH { Err(Http1Fault::TargetTooLong) } else { checked })
+    let length = match checked {
+        Ok(QueryForm::Raw) => target::encoded_length(value),
+        _ => value.len(),
+    };
+    Some(if checked.is_ok() && length > LONGEST_PATH { Err(Http1Fault::TargetTooLong) } else { checked })
 }
 
 /// A status of three digits (RFC 9110 §15).
@@ -158,12 +162,14 @@ mod tests {
             (":authority", "a.test:1", Kind::Authority),
             (":authority", "", Kind::Malformed),
             (":authority", "a b", Kind::Malformed),
-            (":path", "*", Kind::Path(Ok(()))),
-            (":path", "/?a|b^c", Kind::Path(Ok(()))),
+            (":path", "*", Kind::Path(Ok(QueryForm::Encoded))),
+            (":path", "/?a|b^c", Kind::Path(Ok(QueryForm::Encoded))),
+            (":path", "/?q=\"x\"", Kind::Path(Ok(QueryForm::Raw))),
+            (":path", "/?caf\u{e9}", Kind::Path(Ok(QueryForm::Raw))),
             (":path", "/a#b", Kind::Path(Err(Http1Fault::TargetFragment))),
             (":path", "/caf\u{e9}", Kind::Path(Err(Http1Fault::TargetByte))),
             (":path", "/\u{a0}", Kind::Path(Err(Http1Fault::TargetByte))),
-            (":path", "/?q=\"x\"", Kind::Path(Err(Http1Fault::TargetByte))),
+            (":path", "/\"x\"", Kind::Path(Err(Http1Fault::TargetByte))),
             (":path", "", Kind::Malformed),
             (":path", "x", Kind::Malformed),
             (":path", "/a b", Kind::Malformed),
@@ -196,9 +202,12 @@ mod tests {
             assert_eq!(kind.is_pseudo(), name.starts_with(':') && kind != Kind::Malformed);
         }
         let long = |length: usize| [b"/".to_vec(), vec![b'x'; length - 1]].concat();
-        assert_eq!(Kind::of(b":path", &long(LONGEST_PATH)), Kind::Path(Ok(())));
+        assert_eq!(Kind::of(b":path", &long(LONGEST_PATH)), Kind::Path(Ok(QueryForm::Encoded)));
         let fault = Kind::Path(Err(Http1Fault::TargetTooLong));
         assert_eq!(Kind::of(b":path", &long(LONGEST_PATH + 1)), fault);
+        let raw = [b"/?".to_vec(), vec![b'"'; LONGEST_PATH / 3 + 1]].concat();
+        assert_eq!(Kind::of(b":path", &raw), fault);
+        assert_eq!(Kind::of(b":path", &raw[..raw.len() - 1]), Kind::Path(Ok(QueryForm::Raw)));
     }
 
     /// What passes here the types of `http` take, which servers that speak HTTP/2 are asked with.
@@ -207,8 +216,9 @@ mod tests {
         for byte in 0..=255_u8 {
             for (before, after) in [("/", "/b"), ("/?", "c"), ("/a", "")] {
                 let path = [before.as_bytes(), &[byte], after.as_bytes()].concat();
-                let passes = matches!(Kind::of(b":path", &path), Kind::Path(Ok(())));
-                assert!(!passes || PathAndQuery::try_from(&path[..]).is_ok(), "{}", path.escape_ascii());
+                let passes = matches!(Kind::of(b":path", &path), Kind::Path(Ok(_)));
+                let passed_on = target::encode(&path);
+                assert!(!passes || PathAndQuery::try_from(&passed_on[..]).is_ok(), "{}", path.escape_ascii());
             }
             let name = [b'x', byte];
             let is_name = matches!(Kind::of(&name, b""), Kind::Plain(_));

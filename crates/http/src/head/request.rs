@@ -8,7 +8,7 @@ use http::{Method, Version};
 use super::{Fields, KnownSet, Span};
 use crate::h1::{self, Form, Http1Fault};
 use crate::path::{self, Spelling};
-use crate::target;
+use crate::target::{self, QueryForm};
 
 /// The head of a request: method, target, version and fields.
 ///
@@ -81,6 +81,21 @@ impl Request {
         if head.form == Form::Absolute {
             self.absolute(bytes, head.target.clone());
         }
+        if head.query == QueryForm::Raw {
+            self.encode_query()?;
+        }
+        Ok(())
+    }
+
+    /// Has the raw bytes of the query percent-encoded.
+    #[cold]
+    fn encode_query(&mut self) -> Result<(), Http1Fault> {
+        let encoded = target::encode(&self.fields.bytes[self.target.range()]);
+        // The types of `http`, and servers that speak HTTP/2, take no more.
+        if encoded.len() >= usize::from(u16::MAX) {
+            return Err(Http1Fault::TargetTooLong);
+        }
+        self.set_target(&encoded);
         Ok(())
     }
 
@@ -180,12 +195,16 @@ impl Request {
         self.host_place().map(|place| &self.fields.bytes[place])
     }
 
-    /// Where it stands.
+    /// Where it stands, without the colon of an empty port (RFC 3986 §3.2.3).
     pub(super) fn host_place(&self) -> Option<Range<usize>> {
-        match self.authority {
-            Some(place) => Some(place.range()),
-            None => self.fields.place(super::Known::Host),
+        let mut place = match self.authority {
+            Some(place) => place.range(),
+            None => self.fields.place(super::Known::Host)?,
+        };
+        if self.fields.bytes[place.clone()].ends_with(b":") {
+            place.end -= 1;
         }
+        Some(place)
     }
 
     /// Has one `Host` say what is asked for, which comes first where there was none. From now on that field is what a
@@ -194,8 +213,8 @@ impl Request {
         // HTTP/2 leaves `Host` out or says it twice, an absolute target overrules it (RFC 9112 §3.2.2, RFC 9113 §8.3.1),
         // and HTTP/1.0 may leave it out.
         let differs = match (self.authority(), self.fields.get(super::Known::Host)) {
-            (Some(authority), Some(host)) => authority.as_bytes() != host,
-            (None, Some(_)) => false,
+            (Some(authority), Some(host)) => authority.as_bytes() != host || host.ends_with(b":"),
+            (None, Some(host)) => host.ends_with(b":"),
             (_, None) => true,
         };
         if differs {

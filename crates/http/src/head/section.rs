@@ -5,7 +5,7 @@ use http::{Method, StatusCode, Version};
 use super::{FieldLine, Fields, Kind, Known, Request, Response, Span};
 use crate::h1::Http1Fault;
 use crate::hpack::Field;
-use crate::target::Scheme;
+use crate::target::{self, QueryForm, Scheme};
 
 /// A field section as it is decoded.
 ///
@@ -111,7 +111,10 @@ impl FieldSection {
                 !std::mem::replace(&mut self.authority, true)
             }
             Kind::Path(path) => {
-                let place = path.map(|()| self.fields.push(value));
+                let place = path.map(|form| match form {
+                    QueryForm::Encoded => self.fields.push(value),
+                    QueryForm::Raw => self.fields.push(&target::encode(value)),
+                });
                 once(&mut self.path, place)
             }
             Kind::Protocol => {

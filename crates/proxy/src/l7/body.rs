@@ -32,6 +32,8 @@ pub(crate) use reply::Reply;
 const GRACE: Duration = Duration::from_secs(10);
 /// How often a slow body's rate is looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// The longest wait for the first content of unknown length over HTTP/2, in which most clients say that there is none.
+const FIRST: Duration = Duration::from_millis(500);
 /// How long a server may take to ask for a body whose client waits to be asked; then it is asked for
 /// anyway, because servers that know nothing of `Expect` never ask (RFC 9110 §10.1.1).
 const ASK: Duration = Duration::from_secs(1);
@@ -123,6 +125,18 @@ impl ClientBody {
 }
 
 impl Upload {
+    /// Waits, for [`FIRST`] at the most, until it is known if there is any content.
+    pub(crate) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.incoming.poll_begun(cx).is_pending() {
+            let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + FIRST)));
+            if alarm.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        self.alarm = None;
+        Poll::Ready(())
+    }
+
     /// The request that it belongs to.
     pub(crate) fn record(&self) -> &Rc<Record> {
         &self.record
@@ -326,6 +340,14 @@ impl RequestBody for ClientBody {
             Content::Upload(upload) => upload.length(),
             Content::Paced(paced) => paced.length(),
             Content::Whole(body) => Some(body.len() as u64),
+        }
+    }
+
+    fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.0 {
+            Content::Upload(upload) => upload.poll_begun(cx),
+            Content::Paced(paced) => paced.poll_begun(cx),
+            Content::None | Content::Whole(_) => Poll::Ready(()),
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use offramp_http::head::{Request, Response};
-use offramp_http::target;
+use offramp_http::target::{self, QueryForm};
 use offramp_observe::{Cause, Close};
 
 use super::answer::{self, Refusal};
@@ -67,11 +67,14 @@ fn rewrite(http: &Http, rules: &PathRules, request: &mut Request) -> Result<(), 
     if target.len() > http.limits.request_target_size as usize {
         return Err(Refusal::new(StatusCode::URI_TOO_LONG, Cause::TargetTooLong));
     }
-    if let Err(fault) = target::check(&target) {
-        let close = Close::from(Cause::BadRequest).with_detail(&format!("the rewritten target: {fault}"));
-        return Err(Refusal::new(StatusCode::BAD_REQUEST, close));
+    match target::check(&target) {
+        Ok(QueryForm::Encoded) => request.rewrite_target(&target),
+        Ok(QueryForm::Raw) => request.rewrite_target(&target::encode(&target)),
+        Err(fault) => {
+            let close = Close::from(Cause::BadRequest).with_detail(&format!("the rewritten target: {fault}"));
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, close));
+        }
     }
-    request.rewrite_target(&target);
     Ok(())
 }
 

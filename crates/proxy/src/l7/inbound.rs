@@ -136,6 +136,14 @@ impl Inbound {
         }
     }
 
+    /// Waits until it is known if there is any data, where its length was not said.
+    pub(crate) fn poll_begun(&self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Stream(content) => content.poll_begun(cx),
+            Self::Empty | Self::Line(_) => Poll::Ready(()),
+        }
+    }
+
     /// The next part; none behind the last.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match self {

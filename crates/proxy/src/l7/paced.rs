@@ -72,6 +72,11 @@ impl PacedUpload {
         Self { upload, gate: Gate::new(bandwidth, Way::In) }
     }
 
+    /// [`Upload::poll_begun`]
+    pub(crate) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.upload.poll_begun(cx)
+    }
+
     /// The next part; none behind the last.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Outcome {
         let record = Rc::clone(self.upload.record());

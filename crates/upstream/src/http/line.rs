@@ -51,6 +51,12 @@ pub trait RequestBody: Unpin + 'static {
     /// How many bytes of data are to come, where that is known.
     fn length(&self) -> Option<u64>;
 
+    /// Waits, for a moment, until it is known if there is any content.
+    fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = cx;
+        Poll::Ready(())
+    }
+
     /// Lends the next piece of the content to `write`, where it lies, and uses up as much of it as that takes. Pending
     /// where nothing has come. What ends or breaks the content is told by the next frame.
     fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {

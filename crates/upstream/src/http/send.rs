@@ -188,8 +188,9 @@ impl<B: RequestBody> Pools<B> {
     /// The request is sent as it is: its target, its `Host` and the absence of hop-by-hop headers are
     /// the caller's business. A server that cannot be reached is replaced by the next one, whatever the
     /// method, as nothing was sent. A connection of the pool that turns out to be closed is replaced
-    /// once by a new one, where the method is idempotent (RFC 9110 §9.2.2), nothing of the body was
-    /// used and no byte of a response came. A request that a server of HTTP/2 refused unseen is sent again
+    /// by a new one to another server, or to the same where there is no other, where the method is idempotent (RFC 9110
+    /// §9.2.2), nothing of the body was used and no byte of a response came; if that one is dropped in the same way,
+    /// another server is tried once more. A request that a server of HTTP/2 refused unseen is sent again
     /// whatever its method (RFC 9113 §8.7), once to the same server and then to the others, where what was
     /// sent of its body is not more than is kept.
     ///
@@ -235,7 +236,7 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
     async fn run(&mut self) -> Result<(Response<ServerBody<B>>, Option<Tunnel>), Fault> {
         let mut unreached: Option<Reason> = None;
         let mut refused: Option<Fault> = None;
-        let (mut kept, mut again) = (None, false);
+        let (mut kept, mut again, mut aborts) = (None, false, 0_u8);
         loop {
             let permit = match kept.take() {
                 Some(permit) => permit,
@@ -270,21 +271,49 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
                     unreached = Some(reason);
                     again = false;
                 }
-                Attempt::Stale(_, held) | Attempt::Refused(_, held) if !again => {
-                    (kept, again) = (Some(held), true);
+                Attempt::Stale(fault, held) => {
+                    aborts += 1;
+                    let Some(next) = self.after_abort(held, aborts) else {
+                        return Err(self.blame(server, fault));
+                    };
+                    (kept, again) = (Some(next), true);
                 }
+                Attempt::Refused(_, held) if !again => (kept, again) = (Some(held), true),
                 // It is going, and says so: the others may have room.
                 Attempt::Refused(fault, _) => {
                     self.tried.insert(server);
                     (refused, again) = (Some(fault), false);
                 }
-                Attempt::Stale(fault, ..) | Attempt::Failed(fault) => {
-                    if fault.is_the_servers() {
-                        self.note(server, Outcome::Bad);
-                    }
-                    return Err(fault);
-                }
+                Attempt::Failed(fault) => return Err(self.blame(server, fault)),
             }
+        }
+    }
+
+    /// Notes a fault that the client learns of.
+    fn blame(&self, server: usize, fault: Fault) -> Fault {
+        if fault.is_the_servers() {
+            self.note(server, Outcome::Bad);
+        }
+        fault
+    }
+
+    /// Whom a request goes to, by a new connection, that a server has dropped unanswered. That server may have done no more
+    /// than close an idle connection, or it may be dead: another one gets the request where there is one. A request that
+    /// belongs to its server, by a cookie or a hash, stays there for one more try, as does one for which there are only
+    /// backups. Where a new connection was dropped as well, there is one more try with another server, and no third.
+    fn after_abort(&mut self, held: Permit, aborts: u8) -> Option<Permit> {
+        let (server, bound) = (held.server(), self.key.is_some() || self.tied.is_some());
+        if aborts > 2 {
+            return None;
+        }
+        if aborts == 1 && bound {
+            return Some(held);
+        }
+        self.tried.insert(server);
+        let backup = |server: usize| self.backend.picker.is_backup(server);
+        match self.acquire_now() {
+            Ok(Some(other)) if aborts > 1 || !backup(other.server()) || backup(server) => Some(other),
+            _ => (aborts == 1).then_some(held),
         }
     }
 
@@ -331,7 +360,7 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
             }
         };
         match connection {
-            ServerConnection::Http1(line, pool) => self.over_http1(line, pool, permit).await,
+            ServerConnection::Http1(line, pool) => self.over_http1(line, pool, permit, again).await,
             ServerConnection::Http2(stream) => Box::pin(self.over_http2(stream, permit, again)).await,
         }
     }
@@ -355,8 +384,10 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
         mut line: Box<Http1Connection<B>>,
         pool: Rc<ServerPool<B>>,
         permit: Permit,
+        again: bool,
     ) -> Attempt<B> {
-        let pooled = line.is_reused();
+        // On a new connection, too, once one was dropped: its server may be going.
+        let pooled = line.is_reused() || again;
         match self.unsent.take() {
             Some(Unsent::New(body)) => {
                 // What another protocol will say is no content.
@@ -399,7 +430,7 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
 
     /// An exchange over HTTP/2.
     async fn over_http2(&mut self, stream: Http2Stream, permit: Permit, again: bool) -> Attempt<B> {
-        let pooled = stream.is_reused() && !again;
+        let pooled = stream.is_reused() || again;
         let body = match self.unsent.take() {
             Some(Unsent::New(body)) => keep(body, self.pools.kept_bodies()),
             Some(Unsent::Returned(back)) => back,

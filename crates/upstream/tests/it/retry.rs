@@ -1,11 +1,14 @@
 //! When a request is sent again, and when not.
 
 use std::cell::RefCell;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use offramp_upstream::{Backend, Ejection, Failure, Fault, Pools, Progress, Reason};
+use offramp_net::Address;
+use offramp_upstream::{
+    self as upstream, Backend, Candidate, Ejection, Failure, Fault, HashKey, Policy, Pools, Progress, Reason,
+};
 
 use crate::server::{HELLO, Server};
 use crate::world::{Sent, backend, get, nobody, request, send, text, whole, worker};
@@ -80,6 +83,91 @@ fn it_is_sent_again_only_once() {
         text(send(&pools, &backend, get("/")).await.unwrap()).await;
         let failure = send(&pools, &backend, get("/")).await.unwrap_err();
         assert_eq!((failure.tries, server.connections()), (2, 2));
+    });
+}
+
+/// A server that is killed takes connections a moment longer than it answers on them.
+fn dying() -> Server {
+    Server::start(|mut peer| {
+        if peer.number == 0 {
+            peer.answer(HELLO);
+        }
+        peer.head();
+    })
+}
+
+#[test]
+fn after_an_abort_another_server_is_asked() {
+    worker(async {
+        let (dying, good) = (dying(), Server::steady(HELLO));
+        let (pools, backend) = (Pools::new(0), Arc::new(backend(&[dying.address, good.address])));
+        for _ in 0..2 {
+            text(send(&pools, &backend, get("/")).await.unwrap()).await;
+        }
+        // Their turns come again.
+        let mut tries = 0;
+        for _ in 0..2 {
+            let answer = send(&pools, &backend, get("/")).await.unwrap();
+            assert_eq!(answer.server, 1);
+            tries += answer.tries;
+            text(answer).await;
+        }
+        assert_eq!((tries, dying.connections()), (3, 1));
+        // What may have been done is asked of nobody else.
+        let (dying, good) = (self::dying(), Server::steady(HELLO));
+        let (pools, backend) = (Pools::new(0), Arc::new(self::backend(&[dying.address, good.address])));
+        for _ in 0..2 {
+            text(send(&pools, &backend, get("/")).await.unwrap()).await;
+        }
+        assert!(send(&pools, &backend, request("POST", "/", Sent::Nothing)).await.is_err());
+    });
+}
+
+/// A request that a hash ties to its server, and one for which there is only a backup, stay for one try more: most servers
+/// that close a connection are well. The one after it goes elsewhere.
+#[test]
+fn a_request_that_belongs_to_its_server_is_sent_there_once_more() {
+    worker(async {
+        for (policy, backup) in
+            [(Policy::Hash(HashKey::Client), false), (Policy::RoundRobin, true), (Policy::RoundRobin, false)]
+        {
+            let bound = backup || policy != Policy::RoundRobin;
+            for restarts in [true, false] {
+                let first = if restarts { closes_on_second() } else { dying() };
+                let (server, other) = (first.address, Server::steady(HELLO));
+                let servers = [(server, false), (other.address, backup)].map(|(address, backup)| {
+                    let candidate = Candidate { backup, ..Candidate::default() };
+                    (upstream::Server::at(Address::Tcp(address)), candidate)
+                });
+                let backend = Backend { policy: policy.clone(), ..Backend::new("app", servers) };
+                let (pools, backend) = (Pools::new(0), Arc::new(backend));
+                // A client whose hash leads to the first.
+                let client = (1..=255).map(|last| IpAddr::from([10, 0, 0, last]));
+                let mut used = None;
+                for client in client {
+                    let about = upstream::Affinity { client: Some(client), ..nobody() };
+                    let answer = pools.send(&backend, get("/"), &about).await.unwrap();
+                    let of_first = answer.server == 0;
+                    text(answer).await;
+                    if of_first {
+                        used = Some(client);
+                        break;
+                    }
+                }
+                let about = upstream::Affinity { client: used, ..nobody() };
+                if policy == Policy::RoundRobin && !backup {
+                    text(pools.send(&backend, get("/"), &about).await.unwrap()).await;
+                }
+                let answer = pools.send(&backend, get("/"), &about).await.unwrap();
+                let expected = match (bound, restarts) {
+                    (true, true) => (0, 2),
+                    (true, false) => (1, 3),
+                    (false, _) => (1, 2),
+                };
+                assert_eq!((answer.server, answer.tries), expected, "{policy:?} {backup} {restarts}");
+                text(answer).await;
+            }
+        }
     });
 }
 

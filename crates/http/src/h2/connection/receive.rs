@@ -351,9 +351,8 @@ impl<T: Default> Connection<T> {
                 Setting::MaxConcurrentStreams(most) if self.role == Role::Client => {
                     self.peer.max_streams = most as usize;
                 }
-                // A head that is larger is refused by whoever gets it.
+                Setting::MaxHeaderListSize(size) => self.peer.max_head = size as usize,
                 Setting::MaxConcurrentStreams(_)
-                | Setting::MaxHeaderListSize(_)
                 | Setting::EnableConnectProtocol
                 | Setting::NoRfc7540Priorities => {}
             }

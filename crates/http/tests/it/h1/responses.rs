@@ -126,7 +126,17 @@ fn what_has_two_readings_is_refused() {
         ("HTTP/1.1 200 OK\r\nA: b\0c\r\n\r\n", Bad(Http1Fault::ControlByte)),
         ("HTTP/1.1 200 OK\r\n A: b\r\n\r\n", Bad(Http1Fault::LeadingSpace)),
         ("HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", Bad(Http1Fault::ObsFold)),
-        ("HTTP/1.1 200 OK\r\nA : b\r\n\r\n", Bad(Http1Fault::SpaceBeforeColon)),
+        ("HTTP/1.1 200 OK\r\n : b\r\n\r\n", Bad(Http1Fault::LeadingSpace)),
+        ("HTTP/1.1 200 OK\r\nA: b\r\n : c\r\n\r\n", Bad(Http1Fault::ObsFold)),
+        ("HTTP/1.1 200 OK\r\nA b: c\r\n\r\n", Bad(Http1Fault::Name)),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length : 6\r\n\r\n",
+            Bad(Http1Fault::ContentLengthConflict),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length : 5\r\nTransfer-Encoding\t: chunked\r\n\r\n",
+            Bad(Http1Fault::BothLengths),
+        ),
         ("HTTP/1.1 200 OK\r\nA\r\n\r\n", Bad(Http1Fault::NoColon)),
         ("HTTP/1.1 200 OK\r\n: b\r\n\r\n", Bad(Http1Fault::EmptyName)),
         ("HTTP/1.1 200 OK\r\nA\u{e4}: b\r\n\r\n", Bad(Http1Fault::Name)),

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::HeaderName;
 use offramp_http::h1::content_length;
 use offramp_http::head::{Fields, Known, KnownSet, Response};
 
@@ -27,8 +26,9 @@ pub(super) enum Framing {
     None,
     /// So many bytes are left.
     Length(u64),
-    /// In chunks, with trailers of these names.
-    Chunked(Vec<HeaderName>),
+    /// In chunks, with `trailers` where the client takes them (RFC 9110 §6.5.1). A server announces its trailers if it can
+    /// (RFC 9110 §6.6.2); those that it did not are passed on as well.
+    Chunked { trailers: bool },
     /// By the end of the connection.
     Close,
 }
@@ -81,7 +81,7 @@ pub(super) fn head<B>(
         out.extend_from_slice(decimal(length, &mut [0; 20]).as_bytes());
         out.extend_from_slice(b"\r\n");
     }
-    if matches!(framing, Framing::Chunked(_)) {
+    if matches!(framing, Framing::Chunked { .. }) {
         out.extend_from_slice(b"transfer-encoding: chunked\r\n");
     }
     let switches = status == StatusCode::SWITCHING_PROTOCOLS;
@@ -97,10 +97,6 @@ pub(super) fn head<B>(
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"\r\n");
-    let framing = match framing {
-        Framing::Chunked(_) if asked.trailers => Framing::Chunked(trailers(fields)),
-        framing => framing,
-    };
     Written { framing, keep_alive }
 }
 
@@ -117,12 +113,6 @@ impl Said {
             date: fields.contains(Known::Date),
         }
     }
-}
-
-/// The trailers that are announced.
-fn trailers(fields: &Fields) -> Vec<HeaderName> {
-    let names = fields.all(Known::Trailer).flat_map(names);
-    names.filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
 }
 
 fn status_line<B>(out: &mut Vec<u8>, response: &Response<B>, http10: bool) {
@@ -173,7 +163,7 @@ fn framing(said: &Said, size: Size, asked: Asked, bodiless: bool) -> Framing {
     match length {
         Some(length) => Framing::Length(length),
         None if asked.http10 => Framing::Close,
-        None => Framing::Chunked(Vec::new()),
+        None => Framing::Chunked { trailers: asked.trailers },
     }
 }
 
@@ -203,7 +193,7 @@ impl Framing {
                 *left -= data.len() as u64;
                 outbox.data(data);
             }
-            Self::Chunked(_) => {
+            Self::Chunked { .. } => {
                 write_size(outbox.text(), data.len());
                 outbox.data(data);
                 outbox.text().extend_from_slice(b"\r\n");
@@ -229,12 +219,11 @@ impl Framing {
         match self {
             Self::Length(1..) => return Err(()),
             Self::None | Self::Length(0) | Self::Close => {}
-            Self::Chunked(names) => {
+            Self::Chunked { trailers: wanted } => {
                 let out = outbox.text();
                 out.extend_from_slice(b"0\r\n");
-                for (name, value) in trailers.into_iter().flat_map(Fields::iter) {
-                    let announced = names.iter().any(|known| known.as_str().as_bytes() == name);
-                    if announced && may_trail(name) {
+                for (name, value) in trailers.filter(|_| *wanted).into_iter().flat_map(Fields::iter) {
+                    if may_trail(name) {
                         field(out, name, value);
                     }
                 }
@@ -255,21 +244,26 @@ fn write_size(out: &mut Vec<u8>, size: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Whether a field may come behind the body: not one that a recipient needs before it (RFC 9110 §6.5.1).
+/// Whether a field may come behind the body: not one that a recipient needs before it (RFC 9110 §6.5.1), or that is for
+/// one connection.
 fn may_trail(name: &[u8]) -> bool {
-    const FIRST: [&[u8]; 12] = [
+    const FIRST: [&[u8]; 16] = [
         b"authorization",
         b"cache-control",
+        b"connection",
         b"content-encoding",
         b"content-length",
         b"content-range",
         b"content-type",
         b"host",
+        b"keep-alive",
         b"max-forwards",
+        b"proxy-connection",
         b"set-cookie",
         b"te",
         b"trailer",
         b"transfer-encoding",
+        b"upgrade",
     ];
     !FIRST.contains(&name)
 }

@@ -29,6 +29,11 @@ impl StreamContent {
         self.incoming.set_apart();
     }
 
+    /// Waits until it is known if there is any data.
+    pub(crate) fn poll_begun(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.incoming.poll_begun(cx)
+    }
+
     /// Whether the stream is reset already: its content looks like an empty one, which is another request.
     pub(crate) fn was_reset(&self) -> bool {
         self.incoming.is_broken()

@@ -43,6 +43,11 @@ impl Respond {
         self.table.borrow_mut().interim(self.id, status, all)
     }
 
+    /// Whether the client takes a response with these fields.
+    pub(super) fn fits(&self, all: &Fields) -> bool {
+        self.table.borrow().connection.fits(all)
+    }
+
     /// Sends the head of the response.
     pub(super) fn head(&self, status: StatusCode, all: &Fields, ends: Ends<'_>) -> Result<(), Gone> {
         self.table.borrow_mut().respond(self.id, status, all, ends)
@@ -130,6 +135,11 @@ impl Incoming {
         self.table.borrow_mut().poll_data(self.id, cx)
     }
 
+    /// Waits until it is known if there is any data.
+    pub(super) fn poll_begun(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.table.borrow_mut().poll_begun(self.id, cx)
+    }
+
     /// The trailers, behind the last data.
     pub(super) fn take_trailers(&self) -> Option<Box<Fields>> {
         self.table.borrow_mut().take_trailers(self.id)
@@ -208,6 +218,14 @@ impl super::table::StreamTable {
             }
             most => Poll::Ready(most),
         }
+    }
+
+    fn poll_begun(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<()> {
+        if self.has_data(id) || self.is_read(id) || self.is_gone(id) {
+            return Poll::Ready(());
+        }
+        keep(self.reader(id), cx.waker());
+        Poll::Pending
     }
 
     fn poll_data(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {

@@ -12,6 +12,7 @@ use offramp_http::body::Frame;
 use offramp_http::h2::connection::declared_length;
 use offramp_http::h2::{Code, Ends};
 use offramp_http::head::{Fields, Known, Request, Response};
+use offramp_observe::{Cause, Close};
 use offramp_upstream::InterimListener;
 
 use super::content::StreamContent;
@@ -46,6 +47,9 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
             poll_fn(|cx| life.exchange(cx, exchange.as_mut(), &session, (&hints, &respond))).await
         };
         let Some(response) = response else { return };
+        if !respond.fits(&response.fields) {
+            return life.refuse_head(&session, &respond, response);
+        }
         let Response { status, fields, mut body, .. } = response;
         let over = body.is_end_stream();
         match body.take_tunnel() {
@@ -142,6 +146,19 @@ impl Life {
             Poll::Pending if self.is_over(cx) || respond.poll_gone(cx).is_ready() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Answers with an error in the place of a response whose head is larger than what the client takes.
+    #[cold]
+    fn refuse_head(&self, session: &Session, respond: &Respond, response: Response<Reply>) {
+        if let Some(record) = &self.record {
+            record.answered(StatusCode::BAD_GATEWAY.as_u16());
+            let detail = "the head of the response is larger than the client's SETTINGS_MAX_HEADER_LIST_SIZE";
+            record.end(Close::from(Cause::BadResponse).with_detail(detail));
+        }
+        drop(response);
+        // Where the client is gone, there is nobody to be told.
+        let _ = begin(session, respond, (StatusCode::BAD_GATEWAY, &Fields::new()), (true, None));
     }
 
     /// Runs `future` while the stream lives.

@@ -28,8 +28,19 @@ pub(super) enum Size {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) framing: Framing,
-    /// The trailers that were announced and may be sent.
-    pub(super) trailers: Vec<HeaderName>,
+    pub(super) trailers: LateFields,
+}
+
+/// The trailers that are sent to a server.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum LateFields {
+    /// None.
+    #[default]
+    None,
+    /// Those that the request announces: a server that knows nothing of others may take them for what they are not.
+    Announced(Vec<HeaderName>),
+    /// All of a gRPC call, whose servers read trailers.
+    Any,
 }
 
 /// Writes a head behind `out`. What the caller says of the framing counts, as long as it can be kept to: a
@@ -50,13 +61,13 @@ pub(super) fn head(request: &Request, size: Size, announce: bool, out: &mut Vec<
         Plan::None => {
             request.write(FRAMING, out);
             out.extend_from_slice(b"\r\n");
-            Written { framing: Framing::Length(0), trailers: Vec::new() }
+            Written { framing: Framing::Length(0), trailers: LateFields::None }
         }
         Plan::Length(length) => {
             request.write(FRAMING, out);
             // Writing to a vector cannot fail.
             let _ = write!(out, "content-length: {length}\r\n\r\n");
-            Written { framing: Framing::Length(length), trailers: Vec::new() }
+            Written { framing: Framing::Length(length), trailers: LateFields::None }
         }
         Plan::Coded => {
             request.write(KnownSet::of(&[Known::ContentLength]), out);
@@ -67,6 +78,21 @@ pub(super) fn head(request: &Request, size: Size, announce: bool, out: &mut Vec<
             Written { framing: Framing::Chunked, trailers: trailers(request, Framing::Chunked) }
         }
     }
+}
+
+/// The end of a head whose content is in chunks, by no word of its own, and that of one without content.
+pub(super) const CODED: &[u8] = b"\r\ntransfer-encoding: chunked\r\n\r\n";
+pub(super) const EMPTY: &[u8] = b"\r\ncontent-length: 0\r\n\r\n";
+
+/// Whether a request with content of this size is to say so if there turns out to be none. One that waits to be asked for
+/// content says nothing of it before.
+pub(super) fn may_say_none(request: &Request, size: Size) -> bool {
+    size == Size::Unknown && has_content(&request.method) && !request.fields.contains(Known::Expect)
+}
+
+/// Whether servers expect content with a method, and may refuse a request that says nothing of it (RFC 9110 §8.6).
+fn has_content(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
 
 /// The fields that frame content.
@@ -112,6 +138,7 @@ impl Said {
 fn plan(method: &Method, said: Said, size: Size, announce: bool) -> Plan {
     let bodiless = matches!(*method, Method::GET | Method::HEAD | Method::CONNECT);
     match (size, said) {
+        (Size::None, Said { length: None, .. }) if has_content(method) => Plan::Length(0),
         (Size::None, Said { length: None, simple: true, .. }) => Plan::AsSaid(Framing::Length(0)),
         (Size::None, Said { length: None, .. }) => Plan::None,
         (_, Said { length: Some(length), simple: true, .. }) => Plan::AsSaid(Framing::Length(length)),
@@ -138,28 +165,57 @@ pub(super) fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The trailers that a request in chunks announces, without those that belong into no trailers (RFC 9110 §6.5.1).
-fn trailers(request: &Request, framing: Framing) -> Vec<HeaderName> {
-    const FORBIDDEN: [HeaderName; 12] = [
-        header::AUTHORIZATION,
-        header::CACHE_CONTROL,
-        header::CONTENT_ENCODING,
-        header::CONTENT_LENGTH,
-        header::CONTENT_RANGE,
-        header::CONTENT_TYPE,
-        header::HOST,
-        header::MAX_FORWARDS,
-        header::SET_COOKIE,
-        header::TE,
-        header::TRAILER,
-        header::TRANSFER_ENCODING,
-    ];
-    if framing != Framing::Chunked || !request.fields.contains(Known::Trailer) {
-        return Vec::new();
+/// The trailers of a request in chunks that may be sent.
+fn trailers(request: &Request, framing: Framing) -> LateFields {
+    if framing != Framing::Chunked {
+        return LateFields::None;
+    }
+    let is_grpc = |value: &[u8]| {
+        value.get(..GRPC.len()).is_some_and(|start| start.eq_ignore_ascii_case(GRPC))
+            && matches!(value.get(GRPC.len()), None | Some(b'+' | b';' | b' ' | b'\t'))
+    };
+    if request.fields.named(b"content-type").next().is_some_and(is_grpc) {
+        return LateFields::Any;
+    }
+    if !request.fields.contains(Known::Trailer) {
+        return LateFields::None;
     }
     let names = request.fields.all(Known::Trailer).flat_map(|value| value.split(|&byte| byte == b','));
-    let names = names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok());
-    names.filter(|name| !FORBIDDEN.contains(name)).collect()
+    LateFields::Announced(names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect())
+}
+
+/// The media type of gRPC, which may have a suffix for its messages.
+const GRPC: &[u8] = b"application/grpc";
+
+impl LateFields {
+    /// Whether a field with this name, in lower case, is sent: none that belongs before the content (RFC 9110 §6.5.1), or
+    /// to one connection.
+    pub(super) fn passes(&self, name: &[u8]) -> bool {
+        const FORBIDDEN: [HeaderName; 15] = [
+            header::AUTHORIZATION,
+            header::CACHE_CONTROL,
+            header::CONNECTION,
+            header::CONTENT_ENCODING,
+            header::CONTENT_LENGTH,
+            header::CONTENT_RANGE,
+            header::CONTENT_TYPE,
+            header::EXPECT,
+            header::HOST,
+            header::MAX_FORWARDS,
+            header::SET_COOKIE,
+            header::TE,
+            header::TRAILER,
+            header::TRANSFER_ENCODING,
+            header::UPGRADE,
+        ];
+        let is = |known: &HeaderName| known.as_str().as_bytes() == name;
+        let wanted = match self {
+            Self::None => false,
+            Self::Announced(names) => names.iter().any(is),
+            Self::Any => true,
+        };
+        wanted && !FORBIDDEN.iter().any(is)
+    }
 }
 
 #[cfg(test)]
@@ -195,9 +251,14 @@ mod tests {
         type Row<'r> = (&'r str, &'r [(&'r str, &'r str)], Size, &'r str, Framing);
         let table: &[Row<'_>] = &[
             ("GET", &[], Size::None, "", Length(0)),
-            ("POST", &[], Size::None, "", Length(0)),
+            ("POST", &[], Size::None, "content-length: 0\r\n", Length(0)),
+            ("PUT", &[], Size::None, "content-length: 0\r\n", Length(0)),
+            ("PATCH", &[], Size::None, "content-length: 0\r\n", Length(0)),
+            ("DELETE", &[], Size::None, "", Length(0)),
+            ("OPTIONS", &[], Size::None, "", Length(0)),
             ("POST", &[("content-length", "0")], Size::None, "content-length: 0\r\n", Length(0)),
-            ("POST", &[CODED], Size::None, "", Length(0)),
+            ("POST", &[CODED], Size::None, "content-length: 0\r\n", Length(0)),
+            ("DELETE", &[CODED], Size::None, "", Length(0)),
             ("POST", &[], Size::Exact(5), five, Length(5)),
             ("POST", &[], Size::Exact(0), "content-length: 0\r\n", Length(0)),
             ("POST", &[], Size::Unknown, chunked, Chunked),
@@ -241,11 +302,23 @@ mod tests {
     }
 
     #[test]
-    fn only_trailers_that_were_announced_may_be_sent() {
-        let trailer = ("trailer", "X-Sum, content-length,  x-other");
-        let (_, chunked) = written("POST", "/", &[trailer], Size::Unknown);
-        assert_eq!(chunked.trailers, ["x-sum", "x-other"].map(HeaderName::from_static));
-        let (_, sized) = written("POST", "/", &[trailer], Size::Exact(1));
-        assert!(sized.trailers.is_empty());
+    fn trailers_are_sent_that_were_announced_or_belong_to_grpc() {
+        let announced = ("trailer", "X-Sum, content-length,  x-other");
+        let grpc = |value| ("content-type", value);
+        let all = ["x-sum", "x-other", "x-more", "content-length", "connection"];
+        for (field, size, sent) in [
+            (announced, Size::Unknown, &all[..2]),
+            (announced, Size::Exact(1), &[]),
+            (("x", ""), Size::Unknown, &[]),
+            (grpc("application/grpc"), Size::Unknown, &all[..3]),
+            (grpc("Application/gRPC+proto"), Size::Unknown, &all[..3]),
+            (grpc("application/grpc;x"), Size::Unknown, &all[..3]),
+            (grpc("application/grpc-web"), Size::Unknown, &[]),
+            (grpc("application/grpc"), Size::Exact(1), &[]),
+        ] {
+            let (_, written) = written("POST", "/", &[field], size);
+            let passed: Vec<_> = all.iter().filter(|name| written.trailers.passes(name.as_bytes())).collect();
+            assert_eq!(passed, sent.iter().collect::<Vec<_>>(), "{field:?} {size:?}");
+        }
     }
 }

@@ -10,19 +10,17 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes};
 use http::Method;
-use http::header::HeaderName;
 use offramp_http::body::Frame;
 use offramp_http::h1::Asked;
 use offramp_http::head::{self, Fields};
 use offramp_http::semantics::is_idempotent;
+use offramp_net::turn::{Turn, Work};
 
-use super::encode::{self, Framing, Size, Written};
+use super::encode::{self, Framing, LateFields, Size, Written};
 use super::{Lent, MOST_PARTS, RequestBody};
 use crate::http::outgoing::Progress;
 use crate::link::Link;
 
-/// How many pieces are moved before others have their turn.
-const TURN: usize = 16;
 /// The capacity up to which the memory of a head is kept when it has gone: no more than a stream of a client is counted as
 /// for it.
 pub(super) const KEEP_WRITTEN: usize = 512;
@@ -42,10 +40,12 @@ pub(crate) struct Outbound<B: RequestBody> {
     /// What is not asked for yet.
     body: Option<B>,
     framing: Framing,
-    trailers: Vec<HeaderName>,
+    trailers: LateFields,
     /// What was known of the body when the head was written, and whether content of unknown length is sent with any method.
     size: Size,
     announce: bool,
+    /// Whether the head waits until it is known if there is any content, which it is to say then.
+    unsettled: bool,
     asked: Asked,
     idempotent: bool,
     /// Whether anything of the body was used.
@@ -54,6 +54,8 @@ pub(crate) struct Outbound<B: RequestBody> {
     begun: bool,
     /// Whether it cannot come to an end in order.
     broken: bool,
+    /// What was moved since others had their turn.
+    turn: Turn,
 }
 
 /// Why a request does not go on.
@@ -75,14 +77,16 @@ impl<B: RequestBody> Outbound<B> {
             after: &[],
             body: None,
             framing: Framing::Length(0),
-            trailers: Vec::new(),
+            trailers: LateFields::None,
             size: Size::None,
             announce: false,
+            unsettled: false,
             asked: Asked::Other,
             idempotent: false,
             touched: false,
             begun: false,
             broken: false,
+            turn: Turn::default(),
         }
     }
 
@@ -97,6 +101,7 @@ impl<B: RequestBody> Outbound<B> {
         before.clear();
         let Written { framing, trailers } = encode::head(head, size, announce, &mut before);
         let ends = size == Size::None || framing == Framing::Length(0);
+        let unsettled = encode::may_say_none(head, size) && before.ends_with(encode::CODED);
         *self = Outbound {
             before,
             body: (!ends).then_some(body),
@@ -104,12 +109,14 @@ impl<B: RequestBody> Outbound<B> {
             trailers,
             size,
             announce,
+            unsettled,
             asked: match head.method {
                 Method::HEAD => Asked::Head,
                 Method::CONNECT => Asked::Connect,
                 _ => Asked::Other,
             },
             idempotent: is_idempotent(&head.method),
+            turn: std::mem::take(&mut self.turn),
             ..Self::idle()
         };
     }
@@ -158,7 +165,7 @@ impl<B: RequestBody> Outbound<B> {
             self.before = Vec::new();
             self.gone = 0;
         }
-        self.trailers = Vec::new();
+        self.trailers = LateFields::None;
     }
 
     /// Moves what can be moved. Ready when the request has gone, or cannot.
@@ -168,7 +175,12 @@ impl<B: RequestBody> Outbound<B> {
         link: &mut Link,
         progress: &Progress,
     ) -> Poll<Result<(), Halt>> {
-        for _ in 0..TURN {
+        loop {
+            ready!(self.turn.poll_rest(cx));
+            if self.unsettled && self.poll_settle(cx).is_pending() {
+                progress.starve();
+                return Poll::Pending;
+            }
             let asked = match self.poll_direct(cx, link) {
                 Poll::Pending => Ok(true),
                 Poll::Ready(Lent::Nothing) => self.poll_body(cx, progress),
@@ -208,8 +220,23 @@ impl<B: RequestBody> Outbound<B> {
                 return Poll::Ready(Ok(()));
             }
         }
-        offramp_net::turn::poll_next(cx);
-        Poll::Pending
+    }
+
+    /// Waits for the begin of the content, and has the head say that there is none if it turns out so (RFC 9110 §8.6).
+    #[cold]
+    fn poll_settle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(body) = &mut self.body {
+            ready!(body.poll_begun(cx));
+            if !self.begun && body.is_end_stream() && self.before.ends_with(encode::CODED) {
+                self.before.truncate(self.before.len() - encode::CODED.len());
+                self.before.extend_from_slice(encode::EMPTY);
+                // Whoever has a copy of it learns of its end.
+                let _ = body.poll_frame(cx);
+                (self.body, self.framing, self.size) = (None, Framing::Length(0), Size::None);
+            }
+        }
+        self.unsettled = false;
+        Poll::Ready(())
     }
 
     /// Has the body lend its next piece, and writes it behind what goes before it. Content in chunks has its sizes
@@ -255,8 +282,9 @@ impl<B: RequestBody> Outbound<B> {
             *left -= (n - now) as u64;
             Poll::Ready(Ok(n - now))
         }));
-        if let Lent::Taken(1..) = lent {
+        if let Lent::Taken(n @ 1..) = lent {
             self.touched = true;
+            self.spend(n);
             if self.framing == Framing::Length(0) {
                 self.body = None;
             }
@@ -325,7 +353,7 @@ impl<B: RequestBody> Outbound<B> {
         if self.framing == Framing::Chunked {
             self.before.extend_from_slice(b"0\r\n");
             for (name, value) in trailers.into_iter().flat_map(Fields::iter) {
-                if self.trailers.iter().any(|announced| announced.as_str().as_bytes() == name) {
+                if self.trailers.passes(name) {
                     encode::field(name, value, &mut self.before);
                 }
             }
@@ -374,8 +402,15 @@ impl<B: RequestBody> Outbound<B> {
             return Poll::Ready(Err(Halt::Io(io::ErrorKind::WriteZero.into())));
         }
         self.begun = true;
+        self.spend(n);
         self.advance(n);
         Poll::Ready(Ok(()))
+    }
+
+    /// A call has moved so many bytes.
+    fn spend(&mut self, n: usize) {
+        self.turn.spend(Work::Calls(1));
+        self.turn.spend(Work::Bytes(n));
     }
 
     /// So many bytes have gone.

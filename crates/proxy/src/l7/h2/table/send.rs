@@ -207,7 +207,7 @@ impl StreamTable {
             return Err(Gone);
         }
         // No client needs them.
-        if self.connection.output().len() <= MOST_WAITING {
+        if self.connection.output().len() <= MOST_WAITING && self.connection.fits(fields) {
             self.connection.interim(id, status, fields);
             self.wake();
         }
@@ -303,6 +303,11 @@ impl StreamTable {
     /// The trailers of a request.
     pub(in crate::l7::h2) fn take_trailers(&mut self, id: u32) -> Option<Box<Fields>> {
         self.slot(id).trailers.take()
+    }
+
+    /// Whether some of the content has come and was not taken.
+    pub(in crate::l7::h2) fn has_data(&self, id: u32) -> bool {
+        !self.peek(id).unread.is_empty()
     }
 
     /// Whether all of the content has come and was taken, but for trailers.
