@@ -493,12 +493,24 @@ pub struct Listener {
     pub networks: ClientNetworks,
     /// How clients ask for TLS; `None`: they begin with it. Only with [`Mode::Tcp`] and TLS.
     pub preamble: Option<Preamble>,
+    /// How clients may ask for the end of a query; only [`PostgresCancel::Tls`] without `preamble`.
+    pub cancel: PostgresCancel,
     /// Whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are believed; empty with [`Mode::Tcp`].
     pub trusted_proxies: Vec<Cidr>,
     /// Whether `Via` is added to requests and responses; never with [`Mode::Tcp`].
     pub via: bool,
     /// Where it is written.
     pub at: At,
+}
+
+words! {
+    /// How clients of PostgreSQL may send a CancelRequest.
+    pub enum PostgresCancel {
+        /// Behind TLS.
+        Tls = "tls",
+        /// In clear too, as those before libpq 17 do.
+        Clear = "clear",
+    }
 }
 
 words! {

@@ -209,6 +209,7 @@ pub(crate) fn listener(out: &mut String, listener: &Listener) {
     networks(out, &listener.networks);
     if let Some(preamble) = listener.preamble {
         text(out, "preamble", preamble);
+        text(out, "cancel", listener.cancel);
     }
     if listener.mode == Mode::Http {
         list(out, "trusted_proxies", &listener.trusted_proxies);

@@ -288,7 +288,8 @@ fn listener_tls(
     report: &mut Report,
 ) -> Option<ListenerTls> {
     let terms = termination.terms(&[], None, &At::NOWHERE, report)?;
-    let preamble = listener.preamble.map(|model::Preamble::Postgres| Preamble::Postgres);
+    let clear_cancel = listener.cancel == model::PostgresCancel::Clear;
+    let preamble = listener.preamble.map(|model::Preamble::Postgres| Preamble::Postgres { clear_cancel });
     Some(ListenerTls {
         preamble,
         store: Arc::clone(store),

@@ -1,5 +1,6 @@
 //! The spine: one connection from accept to close, as named steps.
 
+mod cancel;
 mod http;
 mod life;
 mod secure;
@@ -31,7 +32,7 @@ use crate::snapshot::{Listener, Relay, Route, Snapshot, Target};
 use crate::worker::{AcceptorId, Worker};
 use crate::{failure, greeting, l4};
 use life::Life;
-use secure::{Door, Ends, Greeted, Secure, Terms, refuse};
+use secure::{Door, Ends, Greeted, Opened, Secure, Terms, refuse};
 
 /// What is left of the time for a handshake that has waited for a certificate.
 const LAST_SECOND: Duration = Duration::from_secs(1);
@@ -209,7 +210,13 @@ async fn secured(
     Fresh { socket, mut buffer, deadline }: Fresh,
 ) -> Result<Ready, Close> {
     let tls = listener.tls.as_ref().ok_or(Cause::NoRoute)?;
-    let direct = secure::begin(life, tls, &socket, &mut buffer, deadline).await?;
+    let direct = match secure::begin(life, tls, &socket, &mut buffer, deadline).await? {
+        Opened::Tls => false,
+        Opened::Direct => true,
+        Opened::Cancel => {
+            return Err(Box::pin(cancel::pass_on(life, &snapshot, &listener, &socket, &buffer)).await);
+        }
+    };
     greeted(life, snapshot, listener, (direct, May::Wait), Fresh { socket, buffer, deadline }).await
 }
 

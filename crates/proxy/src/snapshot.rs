@@ -136,7 +136,10 @@ impl Listener {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preamble {
     /// As those of PostgreSQL do. They may begin with TLS too, and then have to offer its protocol by ALPN.
-    Postgres,
+    Postgres {
+        /// A CancelRequest in clear is passed on.
+        clear_cancel: bool,
+    },
 }
 
 /// The TLS of a listener.

@@ -137,6 +137,7 @@ mod postgres_is_asked_for_tls;
 mod postgres_speaks_tls;
 mod protocols_choose_routes;
 mod proxy_headers_tell_servers;
+mod queries_are_cancelled_in_clear;
 mod quiet_http_connections_wake_nobody;
 mod ready_comes_last;
 mod records_are_updated_on_the_name_server;

@@ -2,7 +2,7 @@
 
 use super::{Reader, Sorted, access};
 use crate::error::Problem;
-use crate::model::{ListenAddress, Listener, Mode, Name, Preamble};
+use crate::model::{ListenAddress, Listener, Mode, Name, PostgresCancel, Preamble};
 use crate::raw::{Section, Spanned};
 
 /// The listeners. Those whose mode or TLS is not known are left out.
@@ -41,6 +41,10 @@ pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> S
                 .list(section, "trusted_proxies", |text: &Spanned<String>, _| text.value.parse()),
             networks: access::networks(section, reader),
             preamble: section.text("preamble").and_then(|text| Preamble::from_word(text.value)),
+            cancel: section
+                .text("cancel")
+                .and_then(|text| PostgresCancel::from_word(text.value))
+                .unwrap_or(default.cancel),
             via: section.bool("via").unwrap_or(default.via),
             at: reader.at(&section.span),
         };
@@ -56,6 +60,11 @@ pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> S
 /// Reports a preamble that leads to nothing.
 fn preamble(section: &Section, mode: Mode, reader: &mut Reader<'_, '_>) {
     if !section.mentions("preamble") {
+        if section.mentions("cancel") {
+            let problem =
+                Problem::new("`cancel` needs preamble = \"postgres\": it is for clients of PostgreSQL");
+            reader.report.local(section.key_span("cancel"), problem.help("add it, or leave `cancel` out"));
+        }
         return;
     }
     if mode == Mode::Http {

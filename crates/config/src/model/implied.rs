@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{
     Authority, Certificate, CertificateName, CertificateSource, ClientNetworks, Config, Credentials,
     DefaultRole, HostName, HostPattern, HttpRules, ImpliedCertificates, ListenAddress, Listener, Listeners,
-    Mode, Name, Redirect, RedirectTo, Route, Target,
+    Mode, Name, PostgresCancel, Redirect, RedirectTo, Route, Target,
 };
 use crate::error::At;
 
@@ -184,6 +184,7 @@ impl Default for Listener {
             accept_proxy: Vec::new(),
             networks: ClientNetworks::default(),
             preamble: None,
+            cancel: PostgresCancel::Tls,
             trusted_proxies: Vec::new(),
             via: false,
             at: At::NOWHERE,

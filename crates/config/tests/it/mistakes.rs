@@ -354,6 +354,7 @@ fn conflicts_between_items() {
             "`preamble` cannot go with mode",
         ),
         (format!("{route}[[listener]]\ntls = false\npreamble = \"postgres\""), "`preamble` needs TLS"),
+        (format!("{route}[[listener]]\ncancel = \"clear\""), "`cancel` needs preamble"),
         (format!("{route}deny_ja4 = []"), "`deny_ja4` is empty"),
         (format!("{route}deny_ja4 = [\"t13d*\", \"t13d*\"]"), "`deny_ja4` contains this twice"),
         (format!("{route}deny_ja4 = \"q13d*\""), "`q` is QUIC"),

@@ -15,9 +15,9 @@ use offramp_config::model::{
     HeaderName, HeaderValue, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules,
     ImpliedCertificates, Ja4Pattern, Level, Limits, ListenAddress, Listener, Listeners, Log, LogFormat,
     LogOutput, LogStore, Metrics, Mode, Name, Networks, Origins, Passthrough, PathForm, Policy, Pool,
-    Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay, RelayTarget, Respond,
-    Rewrite, Route, RoutePath, Sandbox, SendProxy, Server, ServerAddress, ServerState, Shared, Size,
-    StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, User, Weight, Workers,
+    PostgresCancel, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay,
+    RelayTarget, Respond, Rewrite, Route, RoutePath, Sandbox, SendProxy, Server, ServerAddress, ServerState,
+    Shared, Size, StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -357,6 +357,7 @@ fn listeners() -> impl Strategy<Value = Vec<Listener>> {
                     },
                     preamble: Some(Preamble::Postgres).filter(|_| tls && port % 2 == 0),
                     trusted_proxies: Vec::new(),
+                    cancel: if tls && port % 4 == 0 { PostgresCancel::Clear } else { PostgresCancel::Tls },
                     via: false,
                     at: At::NOWHERE,
                 });

@@ -81,6 +81,7 @@ causes! {
     ClientLeft, "client_left", Nobody, "The client closed a WebSocket, another tunnel or an event stream, as a closed tab does; such responses have no other end.";
     ClientSilent, "client_silent", Nobody, "The client closed before it sent a byte, as health checks and port scans do.";
     AcmeChallenge, "acme_challenge", Nobody, "A certificate authority looked whether the name leads here (ALPN `acme-tls/1`), and was answered.";
+    PostgresCancel, "postgres_cancel", Nobody, "A client of PostgreSQL asked in clear for the end of a query (`cancel = \"clear\"`), and the request was passed on.";
 
     // Requests.
     Completed, "completed", Nobody, "The request got a complete response.";
@@ -136,7 +137,7 @@ causes! {
     ClientCertificateWrongPurpose, "client_certificate_wrong_purpose", Client, "The client's certificate is for servers, or for something else than clients; `detail` says whose it is.";
     ClientCertificateRejected, "client_certificate_rejected", Client, "The client's certificate does not verify for another reason; `detail` says which, and whose it is.";
     ClientCertificateNotAllowed, "client_certificate_not_allowed", Policy, "The client's certificate verifies, but `allow` lists neither its names nor its key; `detail` says whose it is.";
-    TlsRequired, "tls_required", Policy, "The listener has a `preamble`, and the client asked for a session in clear, or for the end of a query in clear.";
+    TlsRequired, "tls_required", Policy, "The listener has a `preamble`, and the client asked for a session in clear, or, without `cancel = \"clear\"`, for the end of a query in clear.";
     PreambleInvalid, "preamble_invalid", Client, "What the client sent before TLS breaks the protocol of the listener's `preamble`; `detail` says how.";
     AddressDenied, "address_denied", Policy, "`allow` or `deny` of the listener or the route refuses the client's address. A request is answered with 403; a connection is closed before its handshake, by a route with the alert access_denied.";
     Ja4Denied, "ja4_denied", Policy, "The client's JA4 fingerprint is in `deny_ja4` of the route; alert handshake_failure was sent.";

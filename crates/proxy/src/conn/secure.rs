@@ -82,19 +82,29 @@ pub(super) enum Greeted<'l> {
     Lacking(Waiting),
 }
 
-/// Answers a client that asks for TLS in the protocol of the listener's preamble. Gives whether one began with TLS
-/// though the listener has a preamble.
+/// The beginning of a connection to a listener with TLS.
+pub(super) enum Opened {
+    /// TLS begins, as it does for every client of the listener.
+    Tls,
+    /// TLS begins though other clients ask for it first.
+    Direct,
+    /// A client of PostgreSQL asks for the end of a query; the request is in the buffer.
+    Cancel,
+}
+
+/// Answers a client that asks for TLS in the protocol of the listener's preamble.
 pub(super) async fn begin(
     life: &mut Life,
     tls: &ListenerTls,
     socket: &Socket,
     buffer: &mut Buffer,
     deadline: tokio::time::Instant,
-) -> Result<bool, Close> {
-    let Some(Preamble::Postgres) = tls.preamble else { return Ok(false) };
-    match timeout_at(deadline, greeting::postgres_preamble(socket, buffer)).await {
-        Ok(PostgresPreamble::Asked) => Ok(false),
-        Ok(PostgresPreamble::Direct) => Ok(true),
+) -> Result<Opened, Close> {
+    let Some(Preamble::Postgres { clear_cancel }) = tls.preamble else { return Ok(Opened::Tls) };
+    match timeout_at(deadline, greeting::postgres_preamble(socket, buffer, clear_cancel)).await {
+        Ok(PostgresPreamble::Asked) => Ok(Opened::Tls),
+        Ok(PostgresPreamble::Direct) => Ok(Opened::Direct),
+        Ok(PostgresPreamble::Cancel) => Ok(Opened::Cancel),
         Ok(PostgresPreamble::Refused(close, last)) => {
             farewell(&life.worker, socket, &last).await;
             Err(close)

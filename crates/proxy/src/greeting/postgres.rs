@@ -13,12 +13,14 @@ pub(crate) enum Preamble {
     Asked,
     /// The client begins with TLS, or with something that is no PostgreSQL and has a name of its own.
     Direct,
+    /// The client asks in clear for the end of a query, which is allowed: the packet is all that `buffer` has.
+    Cancel,
     /// The client is refused, and gets these last words.
     Refused(Close, Vec<u8>),
 }
 
 /// Answers until TLS begins. A client may be declined GSSAPI encryption once before.
-pub(crate) async fn preamble(socket: &Socket, buffer: &mut Buffer) -> Preamble {
+pub(crate) async fn preamble(socket: &Socket, buffer: &mut Buffer, clear_cancel: bool) -> Preamble {
     let mut declined = false;
     loop {
         let (answer, consumed) = match postgres::peek(buffer.filled()) {
@@ -32,6 +34,9 @@ pub(crate) async fn preamble(socket: &Socket, buffer: &mut Buffer) -> Preamble {
                 return Preamble::Direct;
             }
             Step::Reject(fault) => return invalid(&fault.to_string()),
+            Step::Done { value: Opening::Cancel, .. } if clear_cancel && !declined => {
+                return cancel(socket, buffer).await;
+            }
             // Nobody waits for words here.
             Step::Done { value: Opening::Cancel, .. } => return silent(Cause::TlsRequired.into()),
             Step::Done { value: Opening::Startup, .. } => {
@@ -61,6 +66,27 @@ pub(crate) async fn preamble(socket: &Socket, buffer: &mut Buffer) -> Preamble {
     }
 }
 
+/// Reads the rest of a CancelRequest. Keys of other lengths are those of clients that use TLS for it.
+async fn cancel(socket: &Socket, buffer: &mut Buffer) -> Preamble {
+    let length = || buffer.filled().first_chunk().map(|length| u32::from_be_bytes(*length));
+    if length() != Some(CANCEL_REQUEST as u32) {
+        return silent(
+            Close::from(Cause::PreambleInvalid).with_detail("a CancelRequest in clear has 16 bytes"),
+        );
+    }
+    while buffer.len() < CANCEL_REQUEST {
+        match super::more(socket, buffer).await {
+            Ok(0) => return silent(Cause::HandshakeAbandoned.into()),
+            Ok(_) => {}
+            Err(close) => return silent(close),
+        }
+    }
+    if buffer.len() > CANCEL_REQUEST {
+        return silent(Close::from(Cause::PreambleInvalid).with_detail("bytes came behind a CancelRequest"));
+    }
+    Preamble::Cancel
+}
+
 fn silent(close: Close) -> Preamble {
     Preamble::Refused(close, Vec::new())
 }
@@ -72,6 +98,8 @@ fn invalid(why: &str) -> Preamble {
 
 /// SQLSTATE `invalid_authorization_specification`, as PostgreSQL says where pg_hba.conf lets in nobody without TLS.
 const NOT_ALLOWED: &str = "28000";
+/// A length, a code, the number of a process and a secret, of four bytes each.
+const CANCEL_REQUEST: usize = 16;
 /// SQLSTATE `protocol_violation`.
 const PROTOCOL_VIOLATION: &str = "08P01";
 const TLS_REQUIRED: &str =
