@@ -19,22 +19,23 @@ use rustls::crypto::aws_lc_rs;
 use rustls::server::WebPkiClientVerifier;
 use rustls_pki_types::{CertificateRevocationListDer, Der, TrustAnchor};
 
+use crate::anchors::{Anchors, Exact};
 use crate::clock;
 use crate::error::{ContentFault, Error};
 use crate::pem::{Item, PemFile, read_bytes};
 use crate::warning::{Concern, Warning};
 use crate::x509::{self, Facts};
 
-/// The CAs of a bundle, and what to know about them.
+/// The certificates of a bundle, and what to know about them.
 #[derive(Debug)]
 pub struct LoadedRoots {
     /// The trust anchors; at least one.
-    pub roots: RootCertStore,
+    pub anchors: Anchors,
     /// What does not keep them from being used.
     pub warnings: Vec<Warning>,
 }
 
-/// Loads every certificate of a PEM bundle as a trust anchor.
+/// Loads every certificate of a PEM bundle as a trust anchor: one that issues others, and one that is shown itself.
 ///
 /// # Errors
 /// [`Error::Io`] and [`Error::Content`]: the file cannot be read, holds no certificate, or holds one
@@ -45,7 +46,7 @@ pub fn load_roots(path: &Path, now: SystemTime) -> Result<LoadedRoots, Error> {
     let mut seen = Vec::new();
     for block in &file.blocks {
         match &block.item {
-            Item::Certificate(der) if seen.contains(&der) => {}
+            Item::Certificate(der) if seen.contains(der) => {}
             Item::Certificate(der) => {
                 let bad = |why| Error::content(path, Some(block.line), ContentFault::BadCertificate(why));
                 let facts = Facts::read(der).map_err(bad)?;
@@ -55,16 +56,17 @@ pub fn load_roots(path: &Path, now: SystemTime) -> Result<LoadedRoots, Error> {
                         Concern::CaExpired { subject: facts.subject_text, not_after: facts.not_after };
                     warnings.push(Warning::new(path, concern));
                 }
-                seen.push(der);
+                seen.push(der.clone());
             }
             Item::Key(_) => warnings.push(Warning::new(path, Concern::KeyInBundle)),
             Item::EncryptedKey | Item::RevocationList(_) | Item::Other(_) => {}
         }
     }
     if roots.is_empty() {
-        return Err(Error::content(path, None, ContentFault::NoCertificate(file.other_labels())));
+        return Err(file.no_certificate());
     }
-    Ok(LoadedRoots { roots, warnings })
+    let anchors = Anchors { exact: Exact::new(seen), ..Anchors::from(roots) };
+    Ok(LoadedRoots { anchors, warnings })
 }
 
 /// Whom to believe about the certificates of the other side.
@@ -72,11 +74,16 @@ pub fn load_roots(path: &Path, now: SystemTime) -> Result<LoadedRoots, Error> {
 pub struct Trust {
     /// The authorities.
     pub roots: Arc<RootCertStore>,
+    /// The certificates that need no authority.
+    pub exact: Exact,
     /// The lists of certificates that are revoked, newest last.
     pub revoked: Vec<CertificateRevocationListDer<'static>>,
     /// The SPIFFE trust domains: where there are any, a certificate must have a SPIFFE ID, and be of the authorities of
     /// its trust domain. All of them are among `roots`.
     pub domains: Vec<TrustDomain>,
+    /// The patterns of [`Allow`], as they are written: verification does not use them, but a session is worth no more
+    /// under other ones.
+    pub allowed: Vec<String>,
 }
 
 /// A SPIFFE trust domain.
@@ -89,7 +96,8 @@ pub struct TrustDomain {
 }
 
 impl Trust {
-    /// All that decides whom to believe, as bytes: equal for equal rules.
+    /// All that decides who is let in, as bytes: equal for equal rules. Lists begin with their length, lest a part of one
+    /// be read as a part of another.
     #[must_use]
     pub fn context(&self) -> Vec<u8> {
         let mut context = Vec::new();
@@ -101,19 +109,33 @@ impl Trust {
         let domains = self.domains.iter().map(|domain| (domain.name.as_str(), &domain.roots));
         for (name, store) in stores.chain(domains) {
             add(name.as_bytes());
+            add(&store.len().to_be_bytes());
             for root in &store.roots {
                 add(&root.subject);
                 add(&root.subject_public_key_info);
+                add(root.name_constraints.as_deref().unwrap_or_default());
             }
         }
+        add(&self.revoked.len().to_be_bytes());
         self.revoked.iter().for_each(|list| add(list));
+        add(&self.exact.certificates().len().to_be_bytes());
+        self.exact.certificates().iter().for_each(|one| add(one));
+        add(&self.allowed.len().to_be_bytes());
+        self.allowed.iter().for_each(|pattern| add(pattern.as_bytes()));
         context
     }
 }
 
 impl From<Arc<RootCertStore>> for Trust {
     fn from(roots: Arc<RootCertStore>) -> Self {
-        Trust { roots, revoked: Vec::new(), domains: Vec::new() }
+        let exact = Exact::default();
+        Trust { roots, exact, revoked: Vec::new(), domains: Vec::new(), allowed: Vec::new() }
+    }
+}
+
+impl From<&Anchors> for Trust {
+    fn from(anchors: &Anchors) -> Self {
+        Trust { exact: anchors.exact.clone(), ..Trust::from(Arc::clone(&anchors.store)) }
     }
 }
 

@@ -80,6 +80,15 @@ pub enum ContentFault {
     DerKey,
     /// A PKCS#12 container (`.p12`, `.pfx`).
     Pkcs12,
+    /// A PKCS#7 container (`.p7b`), in DER or in PEM.
+    Pkcs7 {
+        /// In DER.
+        der: bool,
+    },
+    /// A key in the format of OpenSSH.
+    OpenSshKey,
+    /// A request for a certificate.
+    Request,
     /// PEM saved as UTF-16.
     Utf16,
     /// No PEM block.
@@ -264,6 +273,19 @@ impl ContentFault {
             Self::Pkcs12 => write!(
                 f,
                 "this is a PKCS#12 container, not PEM; convert it: openssl pkcs12 -in {path} -nodes -out {path}.pem"
+            ),
+            Self::Pkcs7 { der } => write!(
+                f,
+                "this is a PKCS#7 container; take the certificates out of it: openssl pkcs7 -print_certs {}-in {path} -out {path}.pem",
+                if *der { "-inform der " } else { "" }
+            ),
+            Self::OpenSshKey => write!(
+                f,
+                "this is a key in the format of OpenSSH; convert a copy of it, if it is RSA or ECDSA: cp {path} {path}.pem && \
+                 ssh-keygen -p -N '' -m PKCS8 -f {path}.pem; or make another: openssl genpkey -algorithm ed25519"
+            ),
+            Self::Request => f.write_str(
+                "this is a request for a certificate (CSR); name the file with the certificate that the authority has issued for it",
             ),
             Self::Utf16 => f.write_str("the file is saved as UTF-16; save it as ASCII or UTF-8"),
             Self::NotPem => f.write_str(

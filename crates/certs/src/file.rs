@@ -65,6 +65,9 @@ pub fn load_stapled(
     }
     let paths = Paths { cert: cert.to_owned(), key: key.unwrap_or(cert).to_owned() };
     let (pool, keys) = sort_out(files)?;
+    if let Some((path, line, fault)) = keys.missing(pool.is_empty()) {
+        return Err(Error::content(path, Some(*line), fault.clone()));
+    }
     let key = keys.only(&paths)?;
     if pool.is_empty() {
         return Err(paths.error(PairFault::NoCertificate));
@@ -116,9 +119,19 @@ struct Key {
 struct Keys {
     plain: Vec<Key>,
     encrypted: Option<(PathBuf, usize)>,
+    /// What there is in forms that are not read: where, and what to do about it.
+    foreign: Vec<(PathBuf, usize, ContentFault)>,
 }
 
 impl Keys {
+    /// The block that stands in the place of what is missing.
+    fn missing(&self, certificate: bool) -> Option<&(PathBuf, usize, ContentFault)> {
+        let key = self.plain.is_empty() && self.encrypted.is_none();
+        let is_key =
+            |fault: &ContentFault| matches!(fault, ContentFault::OpenSshKey | ContentFault::UnsupportedKey);
+        self.foreign.iter().find(|(_, _, fault)| if is_key(fault) { key } else { certificate })
+    }
+
     /// The one key that there should be. The same key twice is still one.
     fn only(mut self, paths: &Paths) -> Result<Key, Error> {
         let Some(first) = self.plain.first() else {
@@ -157,7 +170,11 @@ fn sort_out(files: Vec<PemFile>) -> Result<(Vec<Link>, Keys), Error> {
                     keys.plain.push(Key { path: path.clone(), line: block.line, mode, signing, public });
                 }
                 Item::EncryptedKey => keys.encrypted = Some((path.clone(), block.line)),
-                Item::RevocationList(_) | Item::Other(_) => {}
+                Item::RevocationList(_) => {}
+                other @ Item::Other(_) => {
+                    let foreign = other.foreign().map(|fault| (path.clone(), block.line, fault));
+                    keys.foreign.extend(foreign);
+                }
             }
         }
     }

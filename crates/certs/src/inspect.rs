@@ -9,7 +9,7 @@ use rustls_pki_types::CertificateDer;
 
 use crate::certificate::soon_at;
 use crate::clock;
-use crate::error::{ContentFault, Error};
+use crate::error::Error;
 use crate::name::DnsPattern;
 use crate::pem::{Item, PemFile};
 use crate::x509::{self, Facts};
@@ -66,21 +66,24 @@ pub fn read(der: &[u8]) -> Result<Inspected, String> {
 /// [`Error::Io`] and [`Error::Content`]: the file cannot be read, or holds no certificate.
 pub fn chain_of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let file = PemFile::read(path)?;
-    let labels = file.other_labels();
     let certificate = |item| match item {
         Item::Certificate(der) => Some(der),
         _ => None,
     };
-    let chain: Vec<_> = file.blocks.into_iter().filter_map(|block| certificate(block.item)).collect();
-    if chain.is_empty() {
-        return Err(Error::content(path, None, ContentFault::NoCertificate(labels)));
+    if !file.blocks.iter().any(|block| matches!(block.item, Item::Certificate(_))) {
+        return Err(file.no_certificate());
     }
-    Ok(chain)
+    Ok(file.blocks.into_iter().filter_map(|block| certificate(block.item)).collect())
 }
 
 /// What is wrong with a chain as a client would get it, the leaf first, at `now`; for a server that is asked for as
-/// `host`, if it is known. Each is a sentence with its remedy.
-pub fn faults(chain: &[CertificateDer<'_>], host: Option<&str>, now: SystemTime) -> Vec<String> {
+/// `host`, if it is known. The client has the certificates of `trusted`. Each fault is a sentence with its remedy.
+pub fn faults(
+    chain: &[CertificateDer<'_>],
+    host: Option<&str>,
+    trusted: &[CertificateDer<'_>],
+    now: SystemTime,
+) -> Vec<String> {
     let mut faults = Vec::new();
     let mut links = Vec::new();
     for (index, der) in chain.iter().enumerate() {
@@ -98,13 +101,17 @@ pub fn faults(chain: &[CertificateDer<'_>], host: Option<&str>, now: SystemTime)
         weakness(index, link, &mut faults);
     }
     names(leaf, host, &mut faults);
-    if leaf.is_ca {
+    let is_trusted = trusted.contains(&chain[0]);
+    if leaf.is_ca && !is_trusted {
         faults.push("the first certificate is that of an authority; send the server's own first".to_owned());
     }
     if x509::parse(&chain[0]).is_ok_and(|leaf| !is_for_servers(&leaf)) {
         faults.push("the certificate is not for servers (serverAuth); have it issued for them".to_owned());
     }
     order(&links, chain, &mut faults);
+    if !is_trusted {
+        end(&links, chain, trusted, &mut faults);
+    }
     faults
 }
 
@@ -166,7 +173,23 @@ fn order(links: &[Facts], chain: &[CertificateDer<'_>], faults: &mut Vec<String>
             faults.push(format!("certificate {next} has the name of the issuer of {index}, but another key"));
         }
     }
+}
+
+/// The end of a chain that is not trusted itself.
+fn end(
+    links: &[Facts],
+    chain: &[CertificateDer<'_>],
+    trusted: &[CertificateDer<'_>],
+    faults: &mut Vec<String>,
+) {
     let Some(last) = links.last() else { return };
+    let has_issued_it = |der: &CertificateDer<'_>| {
+        Facts::read(der).is_ok_and(|issuer| last.names_as_issuer(&issuer))
+            && chain.last().is_some_and(|last| x509::signed_by(last, der))
+    };
+    if !last.self_issued() && trusted.iter().any(has_issued_it) {
+        return;
+    }
     match (links.len(), last.self_issued()) {
         (1, true) => faults.push("the certificate is self-signed; clients must be told to trust it".to_owned()),
         (1, false) => faults.push(format!(

@@ -8,6 +8,8 @@
 //! | where does a certificate for `localhost` come from? | [`local_ca`] |
 //! | when is a certificate of an ACME authority due, and where is it kept? | [`acme`] |
 //! | may this client in? | [`client_auth`] |
+//! | is this certificate one of those that are trusted? | [`anchors`] |
+//! | what does an error of rustls mean? | [`explain`] |
 //! | which OCSP response is stapled? | [`staple`] |
 //! | what is wrong with this chain? | [`inspect`] |
 //! | what does the PROXY protocol say about a certificate? | [`describe`] |
@@ -30,9 +32,11 @@ mod warning;
 mod x509;
 
 pub mod acme;
+pub mod anchors;
 pub mod client_auth;
 pub mod describe;
 pub mod directory;
+pub mod explain;
 pub mod file;
 pub mod inspect;
 pub mod local_ca;

@@ -47,6 +47,20 @@ pub(crate) enum Item {
     Other(String),
 }
 
+impl Item {
+    /// The fault of a file that has this in the place of a certificate or a key, if there is a remedy.
+    pub(crate) fn foreign(&self) -> Option<ContentFault> {
+        let Self::Other(label) = self else { return None };
+        match label.as_str() {
+            "PKCS7" | "CMS" | "PKCS #7 SIGNED DATA" => Some(ContentFault::Pkcs7 { der: false }),
+            "OPENSSH PRIVATE KEY" => Some(ContentFault::OpenSshKey),
+            "CERTIFICATE REQUEST" | "NEW CERTIFICATE REQUEST" => Some(ContentFault::Request),
+            "DSA PRIVATE KEY" => Some(ContentFault::UnsupportedKey),
+            _ => None,
+        }
+    }
+}
+
 impl PemFile {
     /// Reads a file of at most [`MAX_FILE_SIZE`] bytes. Blocks of other kinds are kept by label.
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
@@ -58,6 +72,15 @@ impl PemFile {
     /// The blocks of a file that was read.
     pub(crate) fn of(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
         Ok(PemFile { path: path.to_owned(), mode: 0, blocks: blocks_of(path, bytes)? })
+    }
+
+    /// The error of a file that has no certificate.
+    pub(crate) fn no_certificate(&self) -> Error {
+        let foreign = self.blocks.iter().find_map(|block| Some((block.line, block.item.foreign()?)));
+        match foreign {
+            Some((line, fault)) => Error::content(&self.path, Some(line), fault),
+            None => Error::content(&self.path, None, ContentFault::NoCertificate(self.other_labels())),
+        }
     }
 
     /// The labels of the blocks that are not certificates, each once, for a message.
@@ -230,9 +253,21 @@ impl Open {
             "EC PRIVATE KEY" => {
                 Item::Key(PrivateKeyDer::Sec1(self.decode(path, &self.label, body)?.into()).into())
             }
+            "TRUSTED CERTIFICATE" => Item::Certificate(self.trusted(path, body)?.into()),
             label => Item::Other(label.to_owned()),
         };
         Ok(Block { line: self.line, item })
+    }
+
+    /// The certificate of a block of `openssl x509 -trustout`, in which it is followed by what it is trusted for.
+    fn trusted(&self, path: &Path, body: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut der = self.decode(path, "CERTIFICATE", body)?;
+        let length = element(&der).ok_or_else(|| {
+            let why = "it is no certificate".to_owned();
+            Error::content(path, Some(self.line), ContentFault::BadCertificate(why))
+        })?;
+        der.truncate(length);
+        Ok(der)
     }
 
     /// Decodes the base64 of the block under `label`, one that `rustls-pki-types` knows.
@@ -264,7 +299,12 @@ fn is_encrypted(body: &[u8]) -> bool {
 
 /// What a file without PEM blocks holds instead.
 fn no_pem(bytes: &[u8]) -> ContentFault {
-    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+    // With a byte order mark, and without.
+    let marks: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
+    let dashes: [&[u8]; 2] = [b"-\0-\0-\0", b"\0-\0-\0-"];
+    if marks.iter().any(|mark| bytes.starts_with(mark))
+        || dashes.iter().any(|dashes| bytes.windows(dashes.len()).any(|part| part == *dashes))
+    {
         return ContentFault::Utf16;
     }
     if x509::parse(bytes).is_ok() {
@@ -275,12 +315,27 @@ fn no_pem(bytes: &[u8]) -> ContentFault {
     match inside_sequence(bytes) {
         Some([0x02, 0x01, 0x03, ..]) => ContentFault::Pkcs12,
         Some([0x02, 0x01, 0x00 | 0x01, ..]) => ContentFault::DerKey,
+        Some(inner) if inner.starts_with(SIGNED_DATA) => ContentFault::Pkcs7 { der: true },
         Some(inner) => match inside_sequence(inner) {
             Some([0x06, ..]) => ContentFault::DerKey,
             _ => ContentFault::NotPem,
         },
         None => ContentFault::NotPem,
     }
+}
+
+/// The content type of PKCS#7 containers with certificates (RFC 2315 §14).
+const SIGNED_DATA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x02];
+
+/// The length of the DER SEQUENCE at the beginning, with its header (X.690 §8.1).
+fn element(der: &[u8]) -> Option<usize> {
+    let header = der.len() - inside_sequence(der)?.len();
+    let content = match &der[1..header] {
+        [short] => usize::from(*short),
+        [_, length @ ..] => length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)),
+        [] => return None,
+    };
+    header.checked_add(content).filter(|length| *length <= der.len())
 }
 
 /// What follows the header of a DER SEQUENCE (X.690 §8.1); the length itself is not checked.

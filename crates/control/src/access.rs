@@ -137,7 +137,7 @@ impl AccessFiles {
                 continue;
             }
             let load = |ca: &FilePath| match load_roots(&ca.path, SystemTime::now()) {
-                Ok(loaded) => Some(loaded.roots),
+                Ok(loaded) => Some(loaded.anchors),
                 Err(error) => {
                     errors.push(Finding::new(&ca.at, error.to_string()));
                     None

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::SystemTime;
 
 use offramp_certs::acme::UseMark;
+use offramp_certs::anchors::Anchors;
 use offramp_certs::client_auth::{load_revocation_lists, load_roots};
 use offramp_certs::file::{self, Loaded};
 use offramp_certs::{Certificate, Concern, Source, Stamp, Warning, staple};
@@ -74,9 +75,9 @@ pub(crate) struct Sources {
     /// Certificates that Offramp shows to servers.
     shown: HashMap<Pair, Slot<Certificate>>,
     /// The authorities of clients and of servers, by their files.
-    authorities: HashMap<PathBuf, Slot<RootCertStore>>,
+    authorities: HashMap<PathBuf, Slot<Anchors>>,
     /// The authorities of this system, if servers are checked by them. A start and a reload read them.
-    system: Option<Arc<RootCertStore>>,
+    system: Option<Arc<Anchors>>,
     revoked: HashMap<PathBuf, Slot<RevocationLists>>,
     /// Certificates of the local CA by their names.
     local: HashMap<Vec<String>, Arc<Certificate>>,
@@ -134,12 +135,12 @@ pub(crate) enum Again {
 
 impl Sources {
     /// The authorities of this file, if it could be read.
-    pub(crate) fn authorities(&self, ca: &Path) -> Option<&Arc<RootCertStore>> {
+    pub(crate) fn authorities(&self, ca: &Path) -> Option<&Arc<Anchors>> {
         self.authorities.get(ca)?.value.as_ref()
     }
 
     /// The authorities of this system, if they were asked for and there are any.
-    pub(crate) fn system(&self) -> Option<&Arc<RootCertStore>> {
+    pub(crate) fn system(&self) -> Option<&Arc<Anchors>> {
         self.system.as_ref()
     }
 
@@ -274,15 +275,15 @@ impl<'a> Look<'a> {
     }
 
     /// Reads the authorities of a file.
-    pub(crate) fn authorities(&mut self, ca: &FilePath) -> (Found<RootCertStore>, Vec<Warning>) {
+    pub(crate) fn authorities(&mut self, ca: &FilePath) -> (Found<Anchors>, Vec<Warning>) {
         if let Some(value) = self.after.authorities.get(&ca.path).and_then(|slot| slot.value.as_ref()) {
             return (Found::Value(Arc::clone(value)), Vec::new());
         }
         let read = || match load_roots(&ca.path, self.now) {
-            Ok(loaded) => Ok((loaded.roots, loaded.warnings)),
+            Ok(loaded) => Ok((loaded.anchors, loaded.warnings)),
             Err(error) => Err(error.to_string()),
         };
-        let same = |one: &RootCertStore, other: &RootCertStore| one.roots == other.roots;
+        let same = |one: &Anchors, other: &Anchors| one == other;
         let (slot, fresh) = self.slot(
             self.before.authorities.get(&ca.path),
             std::slice::from_ref(&ca.path),
@@ -498,7 +499,7 @@ impl<'a> Look<'a> {
 }
 
 /// The authorities of this system. One that cannot be read hurts nobody who does not need it.
-fn system_authorities() -> Result<RootCertStore, String> {
+fn system_authorities() -> Result<Anchors, String> {
     let loaded = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(loaded.certs);
@@ -508,7 +509,7 @@ fn system_authorities() -> Result<RootCertStore, String> {
         let help = "install the package ca-certificates, or name a file with `verify`";
         return Err(format!("{text}{why}; {help}"));
     }
-    Ok(roots)
+    Ok(roots.into())
 }
 
 /// Whether clients would see no difference. The key belongs to the leaf, so that it is the same too.

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, HeaderMap, USER_AGENT};
 use http::{Request, Response, StatusCode};
 use http_body_util::Empty;
+use offramp_certs::anchors::Anchors;
 use offramp_config::model::{KeyServer, KeySetUrl};
 use offramp_observe::Log;
 use offramp_proxy::credentials::jwt::{FetchedKeys, KeySet};
-use rustls::RootCertStore;
 use serde::{Deserialize, Serialize};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -64,7 +64,7 @@ impl Origin {
 pub(crate) struct Provider {
     origin: Origin,
     /// The authorities that its certificate is checked against; `None`: those of the system.
-    roots: Option<RootCertStore>,
+    roots: Option<Anchors>,
     keys: Arc<FetchedKeys>,
     latest: Mutex<Latest>,
 }
@@ -119,11 +119,10 @@ impl Provider {
     /// The provider of this origin. One that `before` has goes on as it is, and one of the same URL gives its keys.
     pub(crate) fn of<'p>(
         origin: Origin,
-        roots: Option<RootCertStore>,
+        roots: Option<Anchors>,
         mut before: impl Iterator<Item = &'p Arc<Self>> + Clone,
     ) -> Arc<Self> {
-        let anchors = |roots: &Option<RootCertStore>| roots.as_ref().map(|roots| roots.roots.clone());
-        let same = |one: &&Arc<Self>| one.origin == origin && anchors(&one.roots) == anchors(&roots);
+        let same = |one: &&Arc<Self>| one.origin == origin && one.roots == roots;
         if let Some(same) = before.clone().find(same) {
             return Arc::clone(same);
         }
@@ -202,7 +201,7 @@ impl Provider {
             .body(Empty::<Bytes>::new())
             .map_err(|error| error.to_string())?;
         let answered = if self.origin.url.is_https() {
-            Web::new(self.roots.clone())?.exchange(request, MOST).await
+            Web::new(self.roots.as_ref())?.exchange(request, MOST).await
         } else {
             exchange_here(request, MOST).await
         };

@@ -13,6 +13,8 @@ use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
 use hyper_util::rt::TokioIo;
+use offramp_certs::anchors::{Anchors, server_verifier};
+use offramp_certs::explain::stream_error;
 use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
@@ -29,16 +31,18 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Servers must have a certificate of one of these authorities; without any, of one of the system's.
-    pub(crate) fn new(roots: Option<RootCertStore>) -> Result<Self, String> {
-        let roots = match roots {
-            Some(roots) => roots,
-            None => system_roots()?,
+    /// Servers must have a certificate of one of these authorities, or one of these; without any, of one of the system's.
+    pub(crate) fn new(anchors: Option<&Anchors>) -> Result<Self, String> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = match anchors {
+            Some(anchors) => server_verifier(anchors, &provider)?,
+            None => server_verifier(system_roots()?, &provider)?,
         };
-        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
         Ok(Self { connector: TlsConnector::from(Arc::new(config)) })
     }
@@ -63,7 +67,7 @@ impl Web {
         let stream = stream.map_err(|error| Unanswered {
             // A certificate that is refused does not get better within seconds.
             is_network: error.kind() != io::ErrorKind::InvalidData,
-            reason: format!("TLS: {error}"),
+            reason: format!("TLS: {}", stream_error(&error)),
         })?;
         talk(stream, request, most).await
     }
@@ -177,17 +181,17 @@ where
 }
 
 /// The system's authorities, read once.
-fn system_roots() -> Result<RootCertStore, String> {
-    static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
+fn system_roots() -> Result<&'static Anchors, String> {
+    static ROOTS: OnceLock<Anchors> = OnceLock::new();
     if let Some(roots) = ROOTS.get() {
-        return Ok(roots.clone());
+        return Ok(roots);
     }
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err("the system has no list of authorities; install ca-certificates, or set `ca`".into());
     }
-    Ok(ROOTS.get_or_init(|| roots).clone())
+    Ok(ROOTS.get_or_init(|| roots.into()))
 }
 
 #[cfg(test)]
@@ -196,6 +200,7 @@ mod tests {
     use std::net::TcpListener;
 
     use http_body_util::Empty;
+    use offramp_certs::client_auth::load_roots;
 
     use super::*;
 

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use offramp_net::{Buffer, Peer, Socket};
 use offramp_observe::facts::Address;
@@ -275,7 +275,7 @@ async fn greeted(
         let cause = hello.odd.map_or(Cause::NoRoute, failure::hello_cause);
         return Err(refuse(&life.worker, &socket, established, Alert::UNEXPECTED_MESSAGE, cause.into()).await);
     };
-    if let Some((alert, cause)) = terms.refusal(&established.negotiated, SystemTime::now()) {
+    if let Some((alert, cause)) = terms.refusal(&established.negotiated) {
         let close = secure::refused(life, cause, &established.negotiated);
         return Err(refuse(&life.worker, &socket, established, alert, close).await);
     }

@@ -4,6 +4,7 @@ use std::io;
 
 use http::StatusCode;
 use offramp_certs::client_auth::identity;
+use offramp_certs::explain::{TlsPeer, tls_error};
 use offramp_observe::facts::FatalAlert;
 use offramp_observe::{Cause, Close};
 use offramp_record::{Alert, Fault};
@@ -244,8 +245,10 @@ pub(crate) fn response(error: &(dyn std::error::Error + Send + Sync + 'static)) 
 pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Close {
     let detail = match (&error.fault, &error.refused) {
         // Who was refused comes first: it must not be cut off.
-        (HandshakeFault::Tls(fault), Some(certificate)) => format!("{}: {fault}", identity(certificate)),
-        (HandshakeFault::Tls(fault), None) => fault.to_string(),
+        (HandshakeFault::Tls(fault), Some(certificate)) => {
+            format!("{}: {}", identity(certificate), tls_error(fault, TlsPeer::Client))
+        }
+        (HandshakeFault::Tls(fault), None) => tls_error(fault, TlsPeer::Client),
         _ => String::new(),
     };
     let close = match &error.fault {

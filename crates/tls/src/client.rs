@@ -78,7 +78,9 @@ impl Settings {
     fn is_same(&self, other: &Self) -> bool {
         let verify = match (&self.verify, &other.verify) {
             (Verify::Roots(one), Verify::Roots(other)) => {
-                one.roots.roots == other.roots.roots && one.revoked == other.revoked
+                one.roots.roots == other.roots.roots
+                    && one.exact == other.exact
+                    && one.revoked == other.revoked
             }
             (Verify::Pins(one), Verify::Pins(other)) => one == other,
             _ => false,

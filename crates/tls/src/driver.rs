@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use offramp_certs::client_auth::identity;
+use offramp_certs::explain::{TlsPeer, tls_error};
 use offramp_net::{Buffer, Socket};
 use offramp_record::{Alert, Choice, HEADER, Version, whole_record};
 use rustls::server::UnbufferedServerConnection;
@@ -21,6 +22,7 @@ use crate::secrets::Secrets;
 use crate::session::{Session, SessionError};
 use crate::verifier;
 
+use crate::tickets::Expiry;
 /// The most bytes that wait to be understood: a handshake message of 64 KiB, the largest that rustls
 /// takes, in records, with one more record behind it.
 const MOST_WAITING: usize = 96 * 1024;
@@ -87,10 +89,14 @@ impl fmt::Display for HandshakeError {
             HandshakeFault::Tls(rustls::Error::NoApplicationProtocol) => {
                 f.write_str("TLS handshake: no common application protocol (ALPN)")
             }
-            HandshakeFault::Tls(error) => match &self.refused {
-                Some(certificate) => write!(f, "TLS handshake: {}: {error}", identity(certificate)),
-                None => write!(f, "TLS handshake: {error}"),
-            },
+            // Only handshakes with servers are shown so; those with clients become facts.
+            HandshakeFault::Tls(error) => {
+                let error = tls_error(error, TlsPeer::Server);
+                match &self.refused {
+                    Some(certificate) => write!(f, "TLS handshake: {}: {error}", identity(certificate)),
+                    None => write!(f, "TLS handshake: {error}"),
+                }
+            }
             HandshakeFault::TooLarge => f.write_str("a message of the TLS handshake was too large"),
             HandshakeFault::Preamble(fault) => fault.fmt(f),
             HandshakeFault::Shed => f.write_str("too many TLS handshakes wait for CPU time"),
@@ -168,6 +174,7 @@ pub async fn handshake(
     let mut secrets = Secrets::default();
     loop {
         // Keys are agreed upon and signatures made where something new is shown, and nowhere else.
+    let mut expiry = Expiry::NEVER;
         if fresh {
             // A HelloRetryRequest is a flight without a signature.
             let retried = connection.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
@@ -178,7 +185,8 @@ pub async fn handshake(
             }
         }
         let begun = fresh.then(Instant::now);
-        let (discard, turn) = turn(&mut connection, &mut buffer.filled_mut()[..shown], &mut out);
+        let (discard, turn) =
+            expiry.during(|| turn(&mut connection, &mut buffer.filled_mut()[..shown], &mut out));
         secrets.catch();
         if let Some(begun) = begun {
             caller.spend(begun.elapsed());

@@ -1,9 +1,14 @@
 //! Stateless session tickets (RFC 5077, RFC 8446 §4.6.1) under keys that rotate.
 //!
-//! A ticket is `name (16) ‖ number (16) ‖ AES-256-GCM-SIV ciphertext and tag`. The current and the previous key are in
-//! one shared, atomically swapped ring: a handshake takes no lock. The associated data is the *context* of the
-//! configuration: its rule for client certificates. So a ticket from a route without client certificates is worthless
-//! on a route that asks for one.
+//! A ticket is `name (16) ‖ number (16) ‖ AES-256-GCM-SIV ciphertext and tag`. Under the encryption are the end of the
+//! session ([`Expiry`]) and the state of rustls. The current and the previous key are in one shared, atomically swapped
+//! ring: a handshake takes no lock. The associated data is the *context* of the configuration: this format, and the
+//! whole rule for client certificates.
+//!
+//! Whatever would forbid a session keeps its ticket from being opened: the end of the client's certificate, or another
+//! rule, be it that of another route or that of a changed configuration. A full handshake follows, in which the client
+//! can show the certificate that it has now. Refusing the resumed session instead would lock the client out: it keeps
+//! the ticket, and comes back with it.
 //!
 //! The nonce is the number of the ticket under its key. It costs no randomness, and it never repeats:
 //!
@@ -18,6 +23,8 @@
 //! it, which the obfuscated ticket age prevents (RFC 8446 §4.2.11.1). So the number is encrypted as one block of AES-256
 //! under a key of its own: different numbers stay different, and look random.
 
+mod expiry;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -29,9 +36,14 @@ use aws_lc_rs::cipher::{
     AES_256, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey,
 };
 use aws_lc_rs::digest::{SHA256, digest};
+use rustls::pki_types::UnixTime;
 use rustls::server::ProducesTickets;
 use zeroize::Zeroizing;
 
+pub(crate) use expiry::Expiry;
+
+/// The form of what is encrypted. Tickets of another one, from the process before, are not opened.
+const FORMAT: &[u8] = b"offramp session ticket 2";
 const NAME: usize = 16;
 /// A block of AES.
 const NUMBER: usize = 16;
@@ -202,7 +214,7 @@ impl TicketKeys {
     #[must_use]
     pub fn ticketer(self: &Arc<Self>, context: &[u8]) -> Arc<dyn ProducesTickets> {
         let mut hashed = [0; 32];
-        hashed.copy_from_slice(digest(&SHA256, context).as_ref());
+        hashed.copy_from_slice(digest(&SHA256, &[FORMAT, context].concat()).as_ref());
         Arc::new(Ticketer { keys: Arc::clone(self), context: hashed })
     }
 }
@@ -231,9 +243,10 @@ impl ProducesTickets for Ticketer {
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         let ring = self.keys.ring.load();
         let (nonce, number) = ring.current.numbers.draw()?;
-        let mut out = Vec::with_capacity(NAME + NUMBER + plain.len() + TAG);
+        let mut out = Vec::with_capacity(NAME + NUMBER + expiry::LENGTH + plain.len() + TAG);
         out.extend_from_slice(&ring.current.name);
         out.extend_from_slice(&number);
+        out.extend_from_slice(&Expiry::noted().to_bytes());
         out.extend_from_slice(plain);
         let tag = ring
             .current
@@ -245,6 +258,15 @@ impl ProducesTickets for Ticketer {
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        let (expiry, state) = self.open(ticket, UnixTime::now())?;
+        expiry.note();
+        Some(state)
+    }
+}
+
+impl Ticketer {
+    /// The end of the session and the state of rustls; `None` where the session must not be resumed at `now`.
+    fn open(&self, ticket: &[u8], now: UnixTime) -> Option<(Expiry, Vec<u8>)> {
         let (name, rest) = ticket.split_first_chunk::<NAME>()?;
         let (number, sealed) = rest.split_first_chunk::<NUMBER>()?;
         let ring = self.keys.ring.load();
@@ -254,9 +276,15 @@ impl ProducesTickets for Ticketer {
             .find(|key| key.name == *name)?;
         let nonce = key.numbers.read(number)?;
         let mut sealed = sealed.to_vec();
-        let plain = key.aead.open_in_place(nonce, Aad::from(self.context), &mut sealed).ok()?.len();
-        sealed.truncate(plain);
-        Some(sealed)
+        let plain = key.aead.open_in_place(nonce, Aad::from(self.context), &mut sealed).ok()?;
+        let (expiry, state) = plain.split_first_chunk()?;
+        let (expiry, length) = (Expiry::from_bytes(*expiry), state.len());
+        if expiry.is_over(now) {
+            return None;
+        }
+        sealed.copy_within(expiry::LENGTH..expiry::LENGTH + length, 0);
+        sealed.truncate(length);
+        Some((expiry, sealed))
     }
 }
 
@@ -318,6 +346,37 @@ mod tests {
         assert!(TicketKeys::inherit(LONGEST, &bytes).is_some());
         old.latest.store(u16::MAX, Ordering::Relaxed);
         assert!(old.hand_over().is_none(), "the numbers of processes are used up");
+    }
+
+    #[test]
+    fn a_ticket_is_not_opened_after_the_end_of_its_session() {
+        let keys = Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap());
+        let context = [0; 32];
+        let ticketer = Ticketer { keys, context };
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let end = Expiry::from_bytes(7_u64.to_be_bytes());
+        let ticket = { end }.during(|| ticketer.encrypt(b"state")).unwrap();
+        assert_eq!(ticketer.open(&ticket, at(7)), Some((end, b"state".to_vec())));
+        assert_eq!(ticketer.open(&ticket, at(8)), None);
+        assert_eq!(ticketer.decrypt(&ticket), None);
+        // The ticket that follows ends at the same time.
+        let mut resumed = Expiry::NEVER;
+        let far = Expiry::from_bytes(i64::MAX.to_be_bytes());
+        let ticket = { far }.during(|| ticketer.encrypt(b"state")).unwrap();
+        resumed.during(|| ticketer.decrypt(&ticket)).unwrap();
+        assert_eq!(resumed, far);
+    }
+
+    /// Tickets of the program before had neither an end nor a format.
+    #[test]
+    fn a_ticket_of_another_format_is_not_opened() {
+        let keys = Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap());
+        let mut context = [0; 32];
+        context.copy_from_slice(digest(&SHA256, b"open").as_ref());
+        let old = Ticketer { keys: Arc::clone(&keys), context };
+        let ticket = old.encrypt(b"state").unwrap();
+        assert!(old.decrypt(&ticket).is_some() && keys.has_key_of(&ticket));
+        assert_eq!(keys.ticketer(b"open").decrypt(&ticket), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod tests;
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use offramp_certs::anchors::{Exact, Shown};
 use offramp_certs::client_auth::{Trust, certificate_issuer, list_issuer, trust_domain};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
@@ -24,6 +25,7 @@ use rustls::{
 };
 
 use crate::setup::SetupError;
+use crate::tickets::Expiry;
 
 /// The verifier for clients that may, or must, show a certificate.
 ///
@@ -40,7 +42,7 @@ pub(crate) fn build(
         .iter()
         .map(|domain| Ok((domain.name.clone(), against(&domain.roots, trust, required, provider)?)));
     let domains: Result<Vec<_>, SetupError> = domains.collect();
-    Ok(Arc::new(Noting { groups: all, domains: domains? }))
+    Ok(Arc::new(Noting { groups: all, exact: trust.exact.clone(), domains: domains? }))
 }
 
 /// The verifiers against these authorities, with the revocation lists.
@@ -155,6 +157,8 @@ pub(crate) fn verdict<V: ?Sized, T>(
 struct Noting {
     /// Those against all authorities.
     groups: Groups,
+    /// The certificates that are trusted themselves, where there are no trust domains.
+    exact: Exact,
     /// Those of each SPIFFE trust domain. Where there are any, `groups` verifies no certificate: an authority vouches for
     /// the identities of its own domain, and for no others.
     domains: Vec<(String, Groups)>,
@@ -223,6 +227,15 @@ impl ClientCertVerifier for Noting {
                 verifier.verify_client_cert(end_entity, intermediates, now)
             })
         });
+        let said = if self.domains.is_empty() {
+            let accepted = ClientCertVerified::assertion();
+            self.exact.overrule(said, accepted, end_entity, Shown::ByClient, now)
+        } else {
+            said
+        };
+        if said.is_ok() {
+            Expiry::of_chain(end_entity, intermediates, now).note();
+        }
         noting(said, end_entity)
     }
 

@@ -1,16 +1,19 @@
 //! TLS to PostgreSQL: the server must show a certificate for the name that the URL has.
 
 use std::future::Future;
+use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::{fs, io};
+use std::time::SystemTime;
 
+use offramp_certs::anchors::server_verifier;
+use offramp_certs::client_auth::load_roots;
+use offramp_certs::explain::stream_error;
 use postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as RustlsStream;
@@ -22,20 +25,20 @@ use crate::error::Error;
 pub(crate) struct Verified(Arc<ClientConfig>);
 
 impl Verified {
-    /// Trusts the authorities of a PEM file.
+    /// Trusts the certificates of a PEM file, as authorities and themselves.
     pub(crate) fn by(authorities: &Path) -> Result<Self, Error> {
         let name = || format!("reading authorities from {}", authorities.display());
-        let pem = fs::read(authorities).map_err(|error| Error::Io(name(), error))?;
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).flatten());
-        if roots.is_empty() {
-            return Err(Error::Url(format!("{} has no certificates", authorities.display())));
-        }
+        let loaded = load_roots(authorities, SystemTime::now()).map_err(|error| match error {
+            offramp_certs::Error::Io { source, .. } => Error::Io(name(), source),
+            other => Error::Url(other.to_string()),
+        })?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = server_verifier(&loaded.anchors, &provider).map_err(Error::Url)?;
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| Error::Url(error.to_string()))?
-            .with_root_certificates(roots)
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
         Ok(Self(Arc::new(config)))
     }
@@ -73,9 +76,10 @@ where
     type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        Box::pin(
-            async move { TlsConnector::from(self.config).connect(self.name, stream).await.map(Encrypted) },
-        )
+        Box::pin(async move {
+            let connected = TlsConnector::from(self.config).connect(self.name, stream).await;
+            connected.map(Encrypted).map_err(|error| io::Error::new(error.kind(), stream_error(&error)))
+        })
     }
 }
 

@@ -91,7 +91,7 @@ fn a_bundle_becomes_trust_anchors() {
     let (one, two) = (Authority::root("one"), Authority::root("two"));
     let bundle = format!("# clients\n{}\n{}{}", one.cert, two.cert, one.cert);
     let loaded = load_roots(&dir.file("clients.pem", bundle), present()).unwrap();
-    assert_eq!(loaded.roots.len(), 2);
+    assert_eq!(loaded.anchors.store.len(), 2);
     assert_eq!(loaded.warnings, []);
     let loaded = load_roots(&dir.file("clients.pem", &one.cert), present() + 2000 * DAY).unwrap();
     assert!(matches!(&loaded.warnings[0].concern, Concern::CaExpired { subject, .. } if subject == "CN=one"));

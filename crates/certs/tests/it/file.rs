@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
+use offramp_certs::client_auth::load_roots;
 use offramp_certs::file::{Loaded, load};
 use offramp_certs::{Concern, ContentFault, Error, KeyKind, PairFault, Source};
 use rustls::SignatureScheme;
@@ -187,6 +188,8 @@ fn other_formats_are_named_with_the_command_that_converts_them() {
     dir.openssl("pkcs8 -topk8 -in a.key -passout pass:x -outform der -out encrypted.der");
     dir.openssl("pkcs12 -export -in a.pem -inkey a.key -passout pass:x -out a.p12");
     dir.openssl("req -in a.csr -outform der -out csr.der");
+    dir.openssl("crl2pkcs7 -nocrl -certfile a.pem -out a.p7b");
+    dir.openssl("crl2pkcs7 -nocrl -certfile a.pem -outform der -out der.p7b");
     for (name, fault, advice) in [
         ("cert.der", ContentFault::DerCertificate, "openssl x509 -inform der"),
         ("pkcs8.der", ContentFault::DerKey, "openssl pkey -inform der"),
@@ -194,17 +197,78 @@ fn other_formats_are_named_with_the_command_that_converts_them() {
         ("pkcs1.der", ContentFault::DerKey, "openssl pkey -inform der"),
         ("encrypted.der", ContentFault::DerKey, "openssl pkey -inform der"),
         ("a.p12", ContentFault::Pkcs12, "openssl pkcs12"),
+        ("der.p7b", ContentFault::Pkcs7 { der: true }, "openssl pkcs7 -print_certs -inform der"),
         ("csr.der", ContentFault::NotPem, "-----BEGIN"),
     ] {
         let (line, found, message) = content_fault(&dir.path().join(name), None);
         assert_eq!((line, found), (None, fault), "{name}");
         assert!(message.contains(advice), "{message}");
     }
-    let utf16: Vec<u8> = "\u{feff}-----BEGIN".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    assert_eq!(content_fault(&dir.file("utf16", utf16), None).1, ContentFault::Utf16);
+    for text in ["\u{feff}-----BEGIN", "-----BEGIN"] {
+        for of in [u16::to_le_bytes, u16::to_be_bytes] {
+            let utf16: Vec<u8> = text.encode_utf16().flat_map(of).collect();
+            assert_eq!(content_fault(&dir.file("utf16", utf16), None).1, ContentFault::Utf16);
+        }
+    }
+    // PEM of other kinds, in the place of a certificate and of a key.
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let openssh =
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n-----END OPENSSH PRIVATE KEY-----\n";
+    for (cert, key, fault, advice) in [
+        (read("a.p7b"), read("a.key"), ContentFault::Pkcs7 { der: false }, "openssl pkcs7 -print_certs -in"),
+        (read("a.csr"), read("a.key"), ContentFault::Request, "CSR"),
+        (read("a.pem"), openssh.to_owned(), ContentFault::OpenSshKey, "ssh-keygen -p"),
+    ] {
+        for (cert, key) in [(&cert, &key), (&key, &cert)] {
+            let (cert, key) = (dir.file("cert.pem", cert), dir.file("key.pem", key));
+            let (line, found, message) = content_fault(&cert, Some(&key));
+            assert_eq!((line, found), (Some(1), fault.clone()));
+            assert!(message.contains(advice), "{message}");
+        }
+    }
+    // What is there as well does no harm.
+    let all = [read("a.pem"), read("a.key"), openssh.to_owned(), read("a.p7b"), read("a.csr")].concat();
+    load(&dir.file("all.pem", all), None, present()).unwrap();
     assert_eq!(content_fault(&dir.file("text", "hello\n"), None).1, ContentFault::NotPem);
     assert_eq!(content_fault(&dir.file("empty", ""), None).1, ContentFault::Empty);
     assert_eq!(content_fault(&dir.file("blank", "\u{feff}\r\n \n"), None).1, ContentFault::Empty);
+}
+
+#[test]
+fn every_pem_form_of_a_certificate_and_its_key_is_read() {
+    let dir = Dir::new();
+    dir.openssl("ecparam -name prime256v1 -genkey -out a.key");
+    dir.openssl(
+        "req -x509 -new -key a.key -subj /CN=a -addext subjectAltName=DNS:a.example -days 30 -out a.pem",
+    );
+    dir.openssl("x509 -in a.pem -trustout -addtrust serverAuth -setalias nas -out trusted.pem");
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    let (key, cert, trusted) = (read("a.key"), read("a.pem"), read("trusted.pem"));
+    assert!(key.contains("EC PARAMETERS") && trusted.contains("TRUSTED CERTIFICATE"));
+    let plain = load(&dir.path().join("a.pem"), Some(&dir.path().join("a.key")), present()).unwrap();
+    let bytes = &plain.certificate.certified_key.cert;
+    for (name, cert) in [
+        ("plain", cert.clone()),
+        ("trusted", trusted.clone()),
+        ("X509", cert.replace("CERTIFICATE", "X509 CERTIFICATE")),
+        ("CRLF", cert.replace('\n', "\r\n")),
+        ("byte order mark", format!("\u{feff}{trusted}")),
+        ("indented", cert.lines().map(|line| format!("    {line}\n")).collect()),
+    ] {
+        for (first, second) in [(&cert, &key), (&key, &cert)] {
+            let files = [dir.file("first.pem", first), dir.file("second.pem", second)];
+            let loaded =
+                load(&files[0], Some(&files[1]), present()).unwrap_or_else(|why| panic!("{name}: {why}"));
+            assert_eq!(&loaded.certificate.certified_key.cert, bytes, "{name}");
+        }
+        let loaded = load_roots(&dir.file("ca.pem", &cert), present()).unwrap();
+        assert_eq!(loaded.anchors.exact.certificates(), &bytes[..], "{name}");
+    }
+    // Cut off within the certificate.
+    let body: String = trusted.lines().take(4).map(|line| format!("{line}\n")).collect();
+    let torn = format!("{body}-----END TRUSTED CERTIFICATE-----\n");
+    let (line, fault, _) = content_fault(&dir.file("torn.pem", torn), None);
+    assert!(line == Some(1) && matches!(fault, ContentFault::BadCertificate(_)), "{fault:?}");
 }
 
 #[test]

@@ -80,11 +80,11 @@ fn a_rustls_client_that_trusts_the_ca_accepts_what_it_issues() {
     let dir = Dir::new();
     let ca = LocalCa::open_or_create(dir.path(), present()).unwrap();
     let certificate = ca.issue(NAMES, present()).unwrap();
-    let roots = offramp_certs::client_auth::load_roots(&ca.certificate_path(), present()).unwrap().roots;
+    let roots =
+        offramp_certs::client_auth::load_roots(&ca.certificate_path(), present()).unwrap().anchors.store;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let verifier = rustls::client::WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-        .build()
-        .unwrap();
+    let verifier =
+        rustls::client::WebPkiServerVerifier::builder_with_provider(roots, provider).build().unwrap();
     let now = UnixTime::since_unix_epoch(present().duration_since(SystemTime::UNIX_EPOCH).unwrap());
     let leaf = &certificate.certified_key.cert[0];
     let verify = |name: &'static str| {

@@ -1,21 +1,24 @@
 //! `cert inspect`: a chain as a client gets it, and what is wrong with it.
 
 use std::fmt::Write as _;
+use std::io::{self, Read as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use offramp_certs::anchors::{Anchors, server_verifier};
 use offramp_certs::client_auth::load_roots;
+use offramp_certs::explain::{TlsPeer, stream_error, tls_error};
 use offramp_certs::inspect::{self, date, validity_in_words};
-use rustls::client::WebPkiServerVerifier;
+use offramp_wire::postgres::{Answer, SSL_REQUEST};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
 
 use crate::failure::Failure;
-use crate::flags::cert::Inspect;
+use crate::flags::cert::{Inspect, StartTls};
 use crate::surroundings::print;
 
 /// For each address of the server to be connected, and for each step of the handshake.
@@ -38,14 +41,20 @@ pub(super) fn inspect(arguments: &Inspect) -> Result<(), Failure> {
     } else {
         let (host, port) = place(&arguments.target)?;
         let name = arguments.name.clone().unwrap_or_else(|| host.to_owned());
-        (fetch(host, port, &name)?, Some(name))
+        (fetch(host, port, &name, arguments.starttls)?, Some(name))
     };
     let mut text = String::new();
     for (index, der) in chain.iter().enumerate() {
         describe(index, der, now, &mut text);
     }
-    let mut faults = inspect::faults(&chain, host.as_deref(), now);
-    faults.extend(trust(&chain, host.as_deref(), arguments.ca.as_deref(), now)?);
+    let anchors = anchors(arguments.ca.as_deref(), now)?;
+    let trusted = anchors.as_ref().map_or(&[][..], |anchors| anchors.exact.certificates());
+    let mut faults = inspect::faults(&chain, host.as_deref(), trusted, now);
+    if let Some(anchors) = &anchors {
+        let whose = if arguments.ca.is_some() { "the authorities of --ca do" } else { "this machine does" };
+        let untrusted = trust(&chain, host.as_deref(), anchors, now)?;
+        faults.extend(untrusted.map(|why| format!("{whose} not trust it: {why}")));
+    }
     if faults.is_empty() {
         text.push_str("nothing is wrong with it\n");
         return print(text.as_bytes());
@@ -99,12 +108,10 @@ fn describe(index: usize, der: &CertificateDer<'_>, now: SystemTime, text: &mut 
 fn trust(
     chain: &[CertificateDer<'static>],
     host: Option<&str>,
-    ca: Option<&Path>,
+    anchors: &Anchors,
     now: SystemTime,
 ) -> Result<Option<String>, Failure> {
-    let Some(roots) = roots(ca, now)? else { return Ok(None) };
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider()).build();
-    let verifier = verifier.map_err(|error| failed(&error))?;
+    let verifier = server_verifier(anchors, &provider()).map_err(|error| failed(&error))?;
     let names = chain.first().and_then(|leaf| inspect::read(leaf).ok()).map(|leaf| leaf.names);
     // A file is asked about for whatever name it has.
     let first = names.and_then(|names| names.into_iter().next()).map(|name| name.replace('*', "any"));
@@ -123,12 +130,11 @@ fn trust(
             )
         )
     };
-    let whose = if ca.is_some() { "the authorities of --ca do" } else { "this machine does" };
-    Ok(verdict.err().filter(untrusted).map(|error| format!("{whose} not trust it: {error}")))
+    Ok(verdict.err().filter(untrusted).map(|error| tls_error(&error, TlsPeer::Server)))
 }
 
-/// The authorities to trust: those that were named, else the system's, if it has any.
-fn roots(ca: Option<&Path>, now: SystemTime) -> Result<Option<RootCertStore>, Failure> {
+/// The certificates to trust: those that were named, else the system's, if it has any.
+fn anchors(ca: Option<&Path>, now: SystemTime) -> Result<Option<Anchors>, Failure> {
     let path = match ca {
         Some(path) => path.to_owned(),
         None => match SYSTEM.map(PathBuf::from).into_iter().find(|path| path.exists()) {
@@ -136,7 +142,7 @@ fn roots(ca: Option<&Path>, now: SystemTime) -> Result<Option<RootCertStore>, Fa
             None => return Ok(None),
         },
     };
-    load_roots(&path, now).map(|loaded| Some(loaded.roots)).map_err(|error| failed(&error))
+    load_roots(&path, now).map(|loaded| Some(loaded.anchors)).map_err(|error| failed(&error))
 }
 
 fn provider() -> Arc<CryptoProvider> {
@@ -144,10 +150,19 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 /// The chain that a server sends.
-fn fetch(host: &str, port: u16, name: &str) -> Result<Vec<CertificateDer<'static>>, Failure> {
+fn fetch(
+    host: &str,
+    port: u16,
+    name: &str,
+    starttls: Option<StartTls>,
+) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let server = ServerName::try_from(name.to_owned());
     let server = server.map_err(|_| Failure::usage(format_args!("error: `{name}` is not a server name")))?;
-    let stream = connect(host, port)?;
+    let mut stream = connect(host, port)?;
+    if let Some(StartTls::Postgres) = starttls {
+        let declined = |why| Failure::runtime(format_args!("error: no TLS with {host}:{port}: {why}"));
+        ask_postgres(&mut stream).map_err(declined)?;
+    }
     let chain = Arc::new(Seen::new());
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| failed(&error))?.dangerous();
@@ -158,6 +173,7 @@ fn fetch(host: &str, port: u16, name: &str) -> Result<Vec<CertificateDer<'static
     match outcome {
         // That the server wants a certificate, say, comes after its own.
         Err(error) if seen.is_empty() => {
+            let error = stream_error(&error);
             Err(Failure::runtime(format_args!("error: no handshake with {host}:{port}: {error}")))
         }
         _ => Ok(seen),
@@ -180,6 +196,24 @@ fn connect(host: &str, port: u16) -> Result<TcpStream, Failure> {
 
 /// The most addresses of a name that are tried.
 const MOST_ADDRESSES: usize = 4;
+
+/// Asks for TLS as a client of PostgreSQL does. Only the byte that grants it is read.
+fn ask_postgres(stream: &mut TcpStream) -> Result<(), String> {
+    let mut byte = [0];
+    let asked = stream
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| io::Write::write_all(stream, &SSL_REQUEST))
+        .and_then(|()| stream.read_exact(&mut byte));
+    asked.map_err(|error| format!("it does not answer SSLRequest: {error}"))?;
+    match Answer::of(byte[0]) {
+        Answer::Accepts => Ok(()),
+        Answer::Declines => Err("the server answers N to SSLRequest: it offers no TLS here".to_owned()),
+        Answer::Error => Err("the server answers SSLRequest with an error message".to_owned()),
+        Answer::Unknown(byte) => {
+            Err(format!("the server answers SSLRequest with the byte {byte:#04x}, which is not PostgreSQL"))
+        }
+    }
+}
 
 fn shake_hands(mut client: ClientConnection, mut stream: TcpStream) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;

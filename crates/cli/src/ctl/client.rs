@@ -14,6 +14,8 @@ use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_MATCH};
 use hyper::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use offramp_certs::anchors::{Anchors, server_verifier};
+use offramp_certs::explain::stream_error;
 use offramp_config::model::ListenAddress;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
@@ -311,7 +313,7 @@ impl Client {
             _ if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
                 self.failed(&format!("it closed the connection during the TLS handshake{FULL}"))
             }
-            _ => self.failed(&format!("TLS: {error}")),
+            _ => self.failed(&format!("TLS: {}", stream_error(error))),
         }
     }
 
@@ -365,23 +367,25 @@ impl Client {
 
 /// What checks the certificate of a host: by these authorities, or the system's.
 fn tls(host: &str, authorities: Option<&Path>) -> Result<(TlsConnector, ServerName<'static>), Failure> {
-    let roots = match authorities {
+    let anchors = match authorities {
         Some(file) => {
             let loaded = offramp_certs::client_auth::load_roots(file, SystemTime::now());
-            loaded.map_err(|error| Failure::usage(format_args!("error: {error}")))?.roots
+            loaded.map_err(|error| Failure::usage(format_args!("error: {error}")))?.anchors
         }
         None => {
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            roots
+            Anchors::from(roots)
         }
     };
     let failed =
         |error: &dyn fmt::Display| Failure::usage(format_args!("error: --admin https://{host}: {error}"));
     let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(&error))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = server_verifier(&anchors, &provider).map_err(|error| failed(&error))?;
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.map_err(|error| failed(&error))?.with_root_certificates(roots).with_no_client_auth();
+    let config = config.map_err(|error| failed(&error))?.dangerous();
+    let config = config.with_custom_certificate_verifier(verifier).with_no_client_auth();
     Ok((TlsConnector::from(Arc::new(config)), name))
 }
 

@@ -71,7 +71,17 @@ pub(crate) struct Inspect {
     /// The name to ask the server for, and to look for in the certificate [default: HOST]
     #[arg(long, short, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// A PEM file with authorities to trust, instead of the system's
+    /// A PEM file with certificates to trust, as authorities or themselves, instead of the system's
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub(crate) ca: Option<std::path::PathBuf>,
+    /// The protocol in which the server is asked for TLS first
+    #[arg(long, value_name = "PROTOCOL")]
+    pub(crate) starttls: Option<StartTls>,
+}
+
+/// A protocol in which a client asks for TLS.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum StartTls {
+    /// PostgreSQL, with an SSLRequest
+    Postgres,
 }

@@ -61,13 +61,26 @@ fn a_chain_is_shown_with_what_is_wrong_with_it() {
     let good = run(&home, &["inspect", "server.chain.pem", "--ca", "ca.pem", "--name", "localhost"]);
     assert_eq!(good.status.code(), Some(0), "{good:?}");
     assert!(said(&good).contains("nothing is wrong"), "{good:?}");
+    // The issuer is one that clients have; a self-signed one is known itself.
+    for arguments in [&["server.pem", "--ca", "ca.pem"][..], &["self.pem", "--ca", "self.pem"]] {
+        if arguments[0] == "self.pem" {
+            let request =
+                ["req", "-x509", "-days", "90", "-nodes", "-newkey", "rsa:2048", "-subj", "/CN=nas"];
+            let rest = ["-addext", "subjectAltName=DNS:nas.test", "-out", "self.pem", "-keyout", "self.key"];
+            client_pki::openssl(home.path(), &[&request[..], &rest].concat());
+        }
+        let output = run(&home, &[&["inspect"][..], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", said(&output));
+    }
     let chain = ["web.pem", "middle.pem"].map(|file| std::fs::read(home.file(file)).unwrap());
     std::fs::write(home.file("disorder.pem"), chain.concat()).unwrap();
     for (arguments, expected) in [
         (&["old.chain.pem", "--ca", "ca.pem"][..], "EXPIRED on 2020-01-01"),
         (&["old.chain.pem", "--ca", "ca.pem"], "expired "),
         (&["client.chain.pem", "--ca", "ca.pem"], "not for servers"),
-        (&["server.pem", "--ca", "ca.pem"], "the chain ends at the certificate itself"),
+        (&["server.pem", "--ca", "oca.pem"], "the chain ends at the certificate itself"),
+        (&["oca.pem", "--ca", "ca.pem"], "the certificate is self-signed"),
+        (&["oca.pem", "--ca", "ca.pem"], "is that of an authority"),
         (&["server.chain.pem", "--ca", "oca.pem"], "not trust it"),
         (&["server.chain.pem", "--ca", "ca.pem", "--name", "a.test"], "is not for a.test"),
         (&["disorder.pem", "--ca", "oca.pem"], "has not issued certificate 0"),
@@ -97,5 +110,49 @@ fn a_server_is_asked_for_its_chain() {
     }
     let other = asked(&["--name", "other.test"]);
     assert!(said(&other).contains("is not for other.test"), "{other:?}");
+    instance.stop();
+}
+
+#[test]
+fn certificates_of_the_local_authority_are_good_where_it_is_trusted() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let server = app.address();
+    let instance = Home::new().run(&format!(
+        "[[certificate]]\nlocal = true\nnames = [\"localhost\"]\n{LISTENER}[[route]]\nserver = \"{server}\"\n"
+    ));
+    let target = format!("localhost:{}", instance.address().port());
+    let asked = |ca: &str| {
+        let arguments = ["cert", "inspect", &target, "--ca", ca];
+        ask(offramp(instance.home.path(), &arguments), b"", PATIENCE)
+    };
+    let good = asked("state/ca/ca.pem");
+    assert_eq!(good.status.code(), Some(0), "{}", said(&good));
+    let other = asked("ca.pem");
+    assert_eq!(other.status.code(), Some(1), "{}", said(&other));
+    assert!(said(&other).contains("none of the trusted authorities has issued"), "{}", said(&other));
+    instance.stop();
+}
+
+#[test]
+fn postgresql_is_asked_for_tls_first() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let server = app.address();
+    let instance = Home::new()
+        .run(&format!("{CERTIFICATE}{LISTENER}preamble = \"postgres\"\n[[route]]\nserver = \"{server}\"\n"));
+    let asked = |target: &str, more: &[&str]| {
+        let arguments = [&["cert", "inspect", target, "--ca", "ca.pem", "--name", "localhost"][..], more];
+        ask(offramp(instance.home.path(), &arguments.concat()), b"", PATIENCE)
+    };
+    let postgres = ["--starttls", "postgres"];
+    let good = asked(&instance.address().to_string(), &postgres);
+    assert_eq!(good.status.code(), Some(0), "{good:?}");
+    assert!(said(&good).contains("nothing is wrong"), "{}", said(&good));
+    let declined =
+        Server::start(&Listen::Ipv4, offramp_testkit::server::faults::close_in_the_middle(b"N")).unwrap();
+    for (target, part) in [(declined.address(), "answers N"), (app.address(), "which is not PostgreSQL")] {
+        let output = asked(&target.to_string(), &postgres);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(part), "{output:?}");
+    }
     instance.stop();
 }

@@ -134,7 +134,7 @@ fn a_ticket_is_good_only_as_long_as_the_certificate() {
     }
 }
 
-/// A certificate that ends while its ticket lives: the ticket ends with it.
+/// A certificate that ends while its ticket lives: the ticket ends with it, and the client is asked for a certificate.
 #[test]
 fn a_ticket_ends_with_the_certificate() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
@@ -160,8 +160,12 @@ fn a_ticket_ends_with_the_certificate() {
         }
         let event = turned_away_with_ticket(&instance, &shows);
         let said = (cause(&event), text(&event, "alert_sent"), &event["resumed"]);
-        assert_eq!(said, ("client_certificate_expired", "certificate_expired", &true.into()), "{event}");
+        let expected = ("client_certificate_expired", "certificate_expired", &serde_json::Value::Null);
+        assert_eq!(said, expected, "{event}");
         assert!(text(&event, "detail").contains("CN=dave"), "{event}");
+        instance.home.ca.issue("dave", &Leaf::client("dave", &[])).unwrap();
+        let back = echo(&instance, &[&shows[..], &["-sess_in", "session.pem"]].concat());
+        assert!(back.contains("New, TLSv1."), "{back}");
     }
     instance.stop();
 }

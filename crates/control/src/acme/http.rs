@@ -48,10 +48,10 @@ impl Client {
         let roots = match &authority.ca {
             None => None,
             Some(ca) => {
-                Some(load_roots(&ca.path, SystemTime::now()).map_err(|error| error.to_string())?.roots)
+                Some(load_roots(&ca.path, SystemTime::now()).map_err(|error| error.to_string())?.anchors)
             }
         };
-        Ok(Self { web: Web::new(roots)?, refusal: Arc::default(), unreachable: Arc::default() })
+        Ok(Self { web: Web::new(roots.as_ref())?, refusal: Arc::default(), unreachable: Arc::default() })
     }
 
     /// The pause that the authority asked for when it refused something last, of an order for `names`.

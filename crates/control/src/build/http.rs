@@ -202,9 +202,6 @@ fn class(route: &model::Route, termination: &Termination<'_>) -> AuthClass {
     if let Some(trust) = termination.trust(auth) {
         hasher.write(&trust.context());
     }
-    for allow in &auth.allow {
-        allow.to_string().hash(&mut hasher);
-    }
     AuthClass(hasher.finish().max(1))
 }
 

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
+use offramp_certs::anchors::Anchors;
 use offramp_certs::client_auth::Trust;
 use offramp_config::model::{self, ServerAddress, TlsName};
 use offramp_record::{Choice, RecordSize};
 use offramp_tls::client::{Connector, Preamble, Settings, Verify};
 use offramp_upstream::Backend;
-use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 
@@ -65,22 +65,22 @@ impl<'a> Connectors<'a> {
     }
 
     fn verify(&self, tls: &model::ServerTls) -> Option<Verify> {
-        let roots = match &tls.verify {
+        let anchors = match &tls.verify {
             model::Verify::System => self.sources.system()?,
             model::Verify::File(file) => self.sources.authorities(&file.path)?,
             model::Verify::Pins(pins) => {
                 return Some(Verify::Pins(pins.iter().map(|pin| pin.0).collect()));
             }
         };
-        self.trust(roots, tls).map(Verify::Roots)
+        self.trust(anchors, tls).map(Verify::Roots)
     }
 
-    fn trust(&self, roots: &Arc<RootCertStore>, tls: &model::ServerTls) -> Option<Trust> {
+    fn trust(&self, anchors: &Anchors, tls: &model::ServerTls) -> Option<Trust> {
         let mut revoked = Vec::new();
         for crl in &tls.crl {
             revoked.extend_from_slice(self.sources.revoked(&crl.path)?);
         }
-        Some(Trust { roots: Arc::clone(roots), revoked, domains: Vec::new() })
+        Some(Trust { revoked, ..Trust::from(anchors) })
     }
 
     /// The certificate for servers that ask for one; `Some(None)` where there is none.

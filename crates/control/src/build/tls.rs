@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use offramp_certs::anchors::Anchors;
 use offramp_certs::client_auth::{Allow, Pattern, Trust, TrustDomain};
 use offramp_certs::store::Store;
 use offramp_config::At;
@@ -38,6 +39,8 @@ struct AuthKey {
     ca: Vec<PathBuf>,
     domains: Vec<(String, Vec<PathBuf>)>,
     crl: Vec<PathBuf>,
+    /// Sessions belong to the whole rule.
+    allow: Vec<String>,
 }
 
 impl Key {
@@ -50,6 +53,7 @@ impl Key {
             ca: paths(&auth.ca),
             domains: auth.trust_domains.iter().map(domain).collect(),
             crl: paths(&auth.crl),
+            allow: auth.allow.iter().map(ToString::to_string).collect(),
         });
         Self { alpn: alpn.to_vec(), auth }
     }
@@ -129,25 +133,26 @@ impl<'a> Termination<'a> {
 
     /// Whom to believe about clients; `None` where a file cannot be used, as was reported when it was read.
     pub(super) fn trust(&self, auth: &model::ClientAuth) -> Option<Trust> {
-        let roots = self.authorities(auth.authorities())?;
+        let anchors = self.authorities(auth.authorities())?;
         let domain = |one: &model::TrustDomain| {
-            Some(TrustDomain { name: one.name.to_string(), roots: self.authorities(one.ca.iter())? })
+            Some(TrustDomain { name: one.name.to_string(), roots: self.authorities(one.ca.iter())?.store })
         };
         let domains: Option<Vec<_>> = auth.trust_domains.iter().map(domain).collect();
         let mut revoked = Vec::new();
         for crl in &auth.crl {
             revoked.extend_from_slice(self.sources.revoked(&crl.path)?);
         }
-        Some(Trust { roots, revoked, domains: domains? })
+        let allowed = auth.allow.iter().map(ToString::to_string).collect();
+        Some(Trust { revoked, domains: domains?, allowed, ..Trust::from(&anchors) })
     }
 
     /// The authorities of several files.
-    fn authorities<'f>(&self, files: impl Iterator<Item = &'f FilePath>) -> Option<Arc<RootCertStore>> {
-        let mut roots = RootCertStore::empty();
+    fn authorities<'f>(&self, files: impl Iterator<Item = &'f FilePath>) -> Option<Anchors> {
+        let mut all = Anchors::from(RootCertStore::empty());
         for file in files {
-            roots.roots.extend_from_slice(&self.sources.authorities(&file.path)?.roots);
+            all = all.and(self.sources.authorities(&file.path)?);
         }
-        Some(Arc::new(roots))
+        Some(all)
     }
 
     fn offer(&self, configs: &Configs) -> Offer {
@@ -215,5 +220,9 @@ mod tests {
         assert_ne!(key(&["/root.pem"], &["/both.pem"]), key(&["/root.pem", "/both.pem"], &[]));
         assert_eq!(key(&["/root.pem"], &["/both.pem"]), key(&["/root.pem"], &["/both.pem"]));
         assert_ne!(Key::of(&[], None), key(&["/root.pem"], &[]));
+        // Who may enter is a part of the rule to which sessions are bound.
+        let mut alice = auth(&["/root.pem"], &[]);
+        alice.allow = vec!["cn:alice".parse().unwrap()];
+        assert_ne!(Key::of(&[], Some(&alice)), key(&["/root.pem"], &[]));
     }
 }

@@ -9,10 +9,10 @@ use std::net::Ipv6Addr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use offramp_certs::Certificate;
-use offramp_certs::client_auth::{Allow, identity, valid_until};
+use offramp_certs::client_auth::{Allow, identity};
 use offramp_certs::describe::Description;
 use offramp_certs::store::{By, Pick};
 use offramp_net::{Buffer, Socket};
@@ -417,13 +417,10 @@ impl<'a> Terms<'a> {
         Some(Self { configs: configs.as_ref(), configured, allow: allow.as_ref(), to })
     }
 
-    /// Why this client certificate is not let in, if it is not. Where none was shown, rustls has decided. It has looked
-    /// at the dates too, but not where a session is resumed.
-    pub(super) fn refusal(&self, agreed: &Negotiated, now: SystemTime) -> Option<(Alert, Cause)> {
+    /// Why this client certificate is not let in, if it is not. Where none was shown, rustls has decided. Dates and
+    /// issuers were verified too: in this handshake, or before the ticket of the session was opened.
+    pub(super) fn refusal(&self, agreed: &Negotiated) -> Option<(Alert, Cause)> {
         let certificate = agreed.client_certificate.as_deref()?;
-        if agreed.resumed && valid_until(certificate).is_some_and(|end| end < now) {
-            return Some((Alert::CERTIFICATE_EXPIRED, Cause::ClientCertificateExpired));
-        }
         let denied = self.allow.is_some_and(|allow| !allow.matches(certificate));
         denied.then_some((Alert::ACCESS_DENIED, Cause::ClientCertificateNotAllowed))
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use offramp_certs::anchors::{Exact, Shown};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
@@ -25,7 +26,7 @@ pub(super) struct Verifier {
 
 #[derive(Debug)]
 enum Rule {
-    Roots(Vec<Group<WebPkiServerVerifier>>, ServerName<'static>),
+    Roots { groups: Vec<Group<WebPkiServerVerifier>>, exact: Exact, name: ServerName<'static> },
     Pins(Vec<[u8; 32]>),
 }
 
@@ -45,7 +46,7 @@ impl Verifier {
                         .build()
                         .map_err(|error| SetupError::new(format!("servers' certificates: {error}")))
                 })?;
-                Rule::Roots(groups, settings.name.clone())
+                Rule::Roots { groups, exact: trust.exact.clone(), name: settings.name.clone() }
             }
         };
         Ok(Self { rule, algorithms: provider.signature_verification_algorithms })
@@ -72,9 +73,13 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let said = match &self.rule {
-            Rule::Roots(groups, name) => verdict(groups, leaf, chain, |verifier| {
-                verifier.verify_server_cert(leaf, chain, name, ocsp, now)
-            }),
+            Rule::Roots { groups, exact, name } => {
+                let said = verdict(groups, leaf, chain, |verifier| {
+                    verifier.verify_server_cert(leaf, chain, name, ocsp, now)
+                });
+                let accepted = ServerCertVerified::assertion();
+                exact.overrule(said, accepted, leaf, Shown::ByServer(name), now)
+            }
             Rule::Pins(pins) => is_pinned(leaf, pins),
         };
         noting(said, leaf)

@@ -63,7 +63,7 @@ fn verifier(
     authorities.iter().for_each(|authority| roots.add(authority.root.clone()).unwrap());
     let revoked = lists.iter().map(|list| (*list).clone()).collect();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    build(&Trust { roots: Arc::new(roots), revoked, domains: Vec::new() }, true, &provider).unwrap()
+    build(&Trust { revoked, ..Trust::from(Arc::new(roots)) }, true, &provider).unwrap()
 }
 
 /// What the verifier says of a certificate in the year 2026.
