@@ -14,15 +14,17 @@ use offramp_net::{Buffer, Socket};
 use offramp_record::{Alert, Choice, HEADER, Version, whole_record};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData};
-use rustls::{AlertDescription, CipherSuite, HandshakeKind, NamedGroup, ProtocolVersion, ServerConfig};
+use rustls::{
+    AlertDescription, CipherSuite, HandshakeKind, NamedGroup, PeerIncompatible, ProtocolVersion, ServerConfig,
+};
 
 use crate::client::PreambleFault;
 use crate::queue::{Caller, Shed};
 use crate::secrets::Secrets;
 use crate::session::{Session, SessionError};
+use crate::tickets::Expiry;
 use crate::verifier;
 
-use crate::tickets::Expiry;
 /// The most bytes that wait to be understood: a handshake message of 64 KiB, the largest that rustls
 /// takes, in records, with one more record behind it.
 const MOST_WAITING: usize = 96 * 1024;
@@ -172,9 +174,9 @@ pub async fn handshake(
     let mut fresh = false;
     let mut flights = 0_usize;
     let mut secrets = Secrets::default();
+    let mut expiry = Expiry::NEVER;
     loop {
         // Keys are agreed upon and signatures made where something new is shown, and nowhere else.
-    let mut expiry = Expiry::NEVER;
         if fresh {
             // A HelloRetryRequest is a flight without a signature.
             let retried = connection.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
@@ -465,6 +467,9 @@ pub(crate) fn sent_alert(out: &[u8], error: &rustls::Error) -> Option<Alert> {
         rustls::Error::NoCertificatesPresented => Alert::CERTIFICATE_REQUIRED,
         rustls::Error::InappropriateMessage { .. } | rustls::Error::InappropriateHandshakeMessage { .. } => {
             Alert::UNEXPECTED_MESSAGE
+        }
+        rustls::Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon) => {
+            Alert::HANDSHAKE_FAILURE
         }
         rustls::Error::NoApplicationProtocol => Alert::NO_APPLICATION_PROTOCOL,
         rustls::Error::PeerSentOversizedRecord => Alert::RECORD_OVERFLOW,

@@ -125,6 +125,21 @@ impl Configs {
         self.tickets.as_ref().is_some_and(|tickets| tickets.has_key_of(ticket))
     }
 
+    /// Whether this version is spoken, by its code point.
+    #[must_use]
+    pub fn speaks(&self, version: u16) -> bool {
+        let suites = &self.aes_first.crypto_provider().cipher_suites;
+        suites.iter().any(|suite| u16::from(suite.version().version) == version)
+    }
+
+    /// Whether one of `suites` is spoken in a version for which `offers` says that the client has it. That a key for it
+    /// is there is another matter.
+    pub fn shares_suite(&self, suites: &[u16], offers: impl Fn(u16) -> bool) -> bool {
+        let ours = &self.aes_first.crypto_provider().cipher_suites;
+        ours.iter()
+            .any(|suite| offers(suite.version().version.into()) && suites.contains(&suite.suite().into()))
+    }
+
     /// What clients are offered, as names: versions, suites, groups. For the event of a handshake
     /// that found nothing in common.
     #[must_use]

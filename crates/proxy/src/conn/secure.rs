@@ -36,6 +36,10 @@ use crate::snapshot::{Listener, ListenerTls, Preamble, Relay, Route, Snapshot, T
 use crate::worker::Worker;
 use crate::{failure, greeting};
 
+/// The versions of TLS that there can be in common.
+const TLS12: u16 = 0x0303;
+const TLS13: u16 = 0x0304;
+
 /// What is kept of a ClientHello when it was looked at.
 #[derive(Default)]
 pub(super) struct Hello {
@@ -191,7 +195,7 @@ fn choose<'l>(
     }
     let unknown = || match host {
         // RFC 8446 §9.2: a server that needs the name says that it is missing.
-        None if hello.offers_version(0x0304) => Alert::MISSING_EXTENSION,
+        None if hello.offers_version(TLS13) => Alert::MISSING_EXTENSION,
         _ => Alert::UNRECOGNIZED_NAME,
     };
     let Some(route) = listener.routes.find(host, |protocol| hello.offers_alpn(protocol)) else {
@@ -213,6 +217,15 @@ fn choose<'l>(
     }
     if matches!(route.target, Target::Passthrough { .. }) {
         return Ok(Greeted::Chosen(Hello::default(), Some(route)));
+    }
+    if let Some(terms) = Terms::of(route)
+        && let Some(configs) = terms.configs
+        && ![TLS13, TLS12].into_iter().any(|version| configs.speaks(version) && hello.offers_version(version))
+    {
+        // Before anything else is looked for: the suites and schemes of an old client say nothing.
+        let configured = Arc::clone(terms.configured);
+        life.facts().mismatch = Some(Box::new(Mismatch { offered: greeting::offer(hello), configured }));
+        return Err((Alert::PROTOCOL_VERSION, Cause::NoCommonVersion));
     }
     let schemes = greeting::usable_schemes(hello);
     let pick = tls.store.pick(host, &schemes);
@@ -325,11 +338,21 @@ impl Secure<'_> {
             // A reset must not overtake the alert; outside of the timeout, lest that be the cause.
             farewell(&life.worker, socket, &[]).await;
         }
-        let close = failure::handshake(&error, self.hello.odd);
+        let mut close = failure::handshake(&error, self.hello.odd);
+        if matches!(close.cause, Cause::NoCommonGroup | Cause::NoCommonScheme) && !self.shares_suite() {
+            // rustls looks at the groups and schemes first, which a client of old suites has no use for.
+            close = Close { cause: Cause::NoCommonSuite, ..close }.with_detail("no cipher suite in common");
+        }
         if let Some(certificate) = &error.refused {
             refused_certificate(life, close.cause, certificate);
         }
         Err(close)
+    }
+
+    fn shares_suite(&self) -> bool {
+        let Step::Done { value, .. } = client_hello::peek(&self.hello.bytes) else { return true };
+        let suites: Vec<u16> = value.suites().collect();
+        self.configs.shares_suite(&suites, |version| value.offers_version(version))
     }
 
     /// Whether the client brings a ticket of ours.
