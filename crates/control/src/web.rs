@@ -281,10 +281,11 @@ mod tests {
         let request = |url: &str| Request::get(url).body(Empty::<Bytes>::new()).unwrap();
         let refused = exchange_here(request("https://127.0.0.1:1/"), 10).await;
         assert_eq!(refused.unwrap_err().reason, "not a URL of http");
-        let refused = Web::new(Some(RootCertStore::empty()))
-            .unwrap()
-            .exchange(request("http://127.0.0.1:1/"), 10)
-            .await;
+        let directory = tempfile::tempdir().unwrap();
+        let ca = offramp_testkit::ca::Ca::new(directory.path()).unwrap();
+        let trusted = load_roots(&ca.certificate(), std::time::SystemTime::now()).unwrap().anchors;
+        let web = Web::new(Some(&trusted)).unwrap();
+        let refused = web.exchange(request("http://127.0.0.1:1/"), 10).await;
         assert_eq!(refused.unwrap_err().reason, "not a URL of https");
     }
 }

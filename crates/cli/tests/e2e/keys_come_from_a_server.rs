@@ -278,7 +278,8 @@ fn only_the_server_that_the_configuration_names_is_believed() {
     let text = configuration(&provider, "").replace(&ca, &other.ca.certificate().display().to_string());
     assert!(reload_to(&instance, &text).contains(" reloaded "));
     instance.until("a fetch that fails", || {
-        (logged(&instance, "none of the trusted authorities has issued") == 1).then_some(())
+        (logged(&instance, "the signature of the certificate is not by the issuer that it names") == 1)
+            .then_some(())
     });
     assert_eq!(status(&instance, EDDSA), 200);
     instance.home.configure(&text.replace(&other.ca.certificate().display().to_string(), "absent.pem"));

@@ -55,7 +55,7 @@ fn interrupted(instance: &Instance, server: &postgres::Server, name: &str) {
     assert!(said.contains("canceling statement due to user request"), "{said}");
     until("the query has ended", || (count() == "0").then_some(()));
     let event = instance.event("that of the request", |event| cause(event) == "postgres_cancel");
-    assert_eq!((text(&event, "fault"), &event["bytes_in"]), ("nobody", &16.into()), "{event}");
+    assert_eq!((text(&event, "fault"), &event["bytes_from_client"]), ("nobody", &16.into()), "{event}");
 }
 
 fn database(server: &postgres::Server) -> String {
