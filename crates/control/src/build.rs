@@ -309,7 +309,7 @@ fn tracing(tracing: &model::Tracing, report: &mut Report) -> Option<Tracing> {
 }
 
 const WITHOUT_OTLP: &str = "tracing.otlp: this program was built without the feature `otlp`, so that it cannot \
-    tell a collector anything; leave [tracing] out, or build it with `cargo build --features otlp`";
+    tell a collector anything; leave [tracing] out, or build it without `--no-default-features`";
 
 fn limits(limits: &model::Limits) -> Limits {
     let rate = |rate: offramp_config::Rate| Rate { count: rate.count.get(), per: rate.per.duration() };

@@ -115,7 +115,7 @@ pub const TABLE: &[Key] = rows! {
     "metrics.graphite_prefix": Kind::Text("names joined by dots"), toml("\"offramp\""), Live, NOW, "The prefix of the names of pushed figures";
     "metrics.top_clients": count(0, 100_000), toml("100"), Live, NOW, "The number of heaviest clients with their own figures";
 
-    "tracing": Kind::Section, absent("no traces are exported"), Live, NOW, "Traces and metrics for an OpenTelemetry collector; needs a build with the feature `otlp`";
+    "tracing": Kind::Section, absent("no traces are exported"), Live, NOW, "Traces and metrics for an OpenTelemetry collector";
     "tracing.otlp": Kind::Text("`http://host:port`"), REQUIRED, Live, NOW, "The collector: OTLP over HTTP without TLS";
     "tracing.sample_one_in": count(1, 1_000_000), toml("100"), Live, NOW, "Of the requests without a `traceparent`, one in this many begins a trace; a request with one continues its trace as the caller asks";
     "tracing.metrics": Kind::Bool, toml("false"), Live, NOW, "Push the figures of `[metrics]` to the collector too";
