@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
+    offramp_net::process::return_large_blocks();
     match run::run(flags::Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -97,6 +97,25 @@ pub fn give_memory_back() {
     }
 }
 
+/// Has every block of [`LARGE_BLOCK`] bytes or more go back to the kernel when it is freed. By itself glibc raises that
+/// threshold to the largest such block freed so far, up to 32 MiB (mallopt(3), `M_MMAP_THRESHOLD`): from then on blocks of
+/// that size stay in the heaps of the threads that used them. Belongs before the first thread. musl has a fixed
+/// threshold of 128 KiB already.
+pub fn return_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: `mallopt` takes two numbers and locks the heap; nothing that is allocated moves.
+    unsafe {
+        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, LARGE_BLOCK);
+        // What glibc itself chooses beside that threshold.
+        nix::libc::mallopt(nix::libc::M_TRIM_THRESHOLD, 2 * LARGE_BLOCK);
+    }
+}
+
+/// Larger than every buffer that workers allocate again and again (a batch of records has 1 MiB at most), so that none of
+/// those costs a system call.
+#[cfg(target_env = "gnu")]
+const LARGE_BLOCK: nix::libc::c_int = 2 << 20;
+
 /// How many threads the process has; 1 where the kernel does not show it.
 #[must_use]
 pub fn threads() -> usize {
@@ -312,6 +331,25 @@ mod tests {
         assert!(!kept.intersects(CapabilitySet::SYS_ADMIN | CapabilitySet::FSETID | CapabilitySet::CHOWN));
         let (held, kept) = left(true);
         assert_eq!(kept, held & (NEEDED | CapabilitySet::CHOWN));
+    }
+
+    /// Without the threshold the second block stays in the heap.
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn a_large_block_that_is_freed_leaves_the_process() {
+        const BLOCK: usize = 24 << 20;
+        let resident = || {
+            let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+            pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * rustix::param::page_size()
+        };
+        return_large_blocks();
+        for _ in 0..3 {
+            let block = std::hint::black_box(vec![1_u8; BLOCK]);
+            let held = resident();
+            drop(block);
+            // Other tests of this process allocate meanwhile, but nothing as large.
+            assert!(resident() + BLOCK / 2 < held);
+        }
     }
 
     #[test]
