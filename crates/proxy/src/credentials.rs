@@ -3,9 +3,12 @@
 //!
 //! A check of a password costs tens of milliseconds of CPU time on purpose, so that no worker does it itself ([`Logins`]).
 
+mod check_queue;
+mod checkers;
 mod hash;
 pub mod jwt;
 mod logins;
+mod owners;
 mod throttle;
 mod users;
 

@@ -67,8 +67,17 @@ pub(crate) fn descriptors(process: u32) -> BTreeSet<u64> {
 
 /// Resident memory of a process, in bytes.
 pub(crate) fn resident(process: u32) -> u64 {
+    memory(process, "VmRSS:")
+}
+
+/// The most resident memory that a process has had, in bytes.
+pub(crate) fn peak_resident(process: u32) -> u64 {
+    memory(process, "VmHWM:")
+}
+
+fn memory(process: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 

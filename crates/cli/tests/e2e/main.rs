@@ -54,6 +54,7 @@ mod files_are_included;
 mod files_are_served;
 mod files_are_served_as_by_nginx;
 mod files_change;
+mod floods_keep_no_login_out;
 mod grafana_asks_offramp;
 mod guarded_files_have_one_route;
 mod h2_abuse_is_bounded;

@@ -1,15 +1,19 @@
 //! A process that holds as much memory as it may: new connections wait and are served later, those that are open go on, and
 //! the log and the metrics say it.
 
+use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::crowd::{connect, get, tcp, trusting, until};
-use crate::figures::Page;
+use crate::figures::{Page, peak_resident, resident};
+use crate::http_curl::PLAIN;
 use crate::instance::Home;
 
 /// Less than any process holds, and more than any.
@@ -95,5 +99,52 @@ fn responses_are_not_compressed_while_there_is_no_memory() {
     assert!(!said.contains("content-encoding") && said.contains("content-length: 17000"), "{said}");
     reload(MUCH, "less memory than it may");
     assert!(head(&mut after).contains("content-encoding: gzip"));
+    instance.stop();
+}
+
+/// The status of a request by a client of this address with name and password, through a trusted proxy.
+pub(crate) fn log_in(address: SocketAddr, client: &str, credentials: &str) -> String {
+    let credentials = STANDARD.encode(credentials);
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {client}\r\nAuthorization: Basic {credentials}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    let mut stream = tcp(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_hundred_wrong_passwords_leave_no_memory_behind() {
+    /// What two checks hold at a time, of 19 MiB each.
+    const CHECKS: u64 = 2 * (19 << 20);
+    /// Stacks and heaps of the threads and connections, and code that was not paged in before.
+    const SLACK: u64 = 20 << 20;
+    let home = Home::new();
+    // With the memory of a new hash and half of its passes.
+    let salt_and_tag = "c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    fs::write(home.file("users"), format!("anna:$argon2id$v=19$m=19456,t=1,p=1${salt_and_tag}\n")).unwrap();
+    let instance = home.run(&format!(
+        "{PLAIN}trusted_proxies = [\"127.0.0.1\"]\n[[route]]\nrespond = {{ body = \"in\" }}\n\
+         basic_auth = \"users\"\n"
+    ));
+    let (address, process) = (instance.address_of("plain"), instance.process.id());
+    let before = peak_resident(process);
+    thread::scope(|scope| {
+        for client in 1..=10 {
+            scope.spawn(move || {
+                for guess in 0..10 {
+                    let (client, credentials) = (format!("10.{client}.0.1"), format!("n{guess}:secret"));
+                    assert_eq!(log_in(address, &client, &credentials), "401");
+                }
+            });
+        }
+    });
+    let peak = peak_resident(process);
+    assert!(peak < before + CHECKS + SLACK, "{} KiB more at most", (peak - before) / 1024);
+    // The threads give their memory back when they have nothing to do.
+    until("as little memory as before", || (resident(process) < before + SLACK).then_some(()));
     instance.stop();
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use rustls::crypto::aws_lc_rs;
@@ -64,13 +64,13 @@ impl PasswordHash {
         Err((0, format!("{wrong}: write one of argon2id or bcrypt, as `offramp password` prints it")))
     }
 
-    /// Whether this is the hash of `password`. Takes as long as the hash wants.
+    /// Compares with the hash of `password`. Takes as long as the hash wants.
     #[must_use]
-    pub(super) fn fits(&self, password: &[u8]) -> bool {
+    pub(super) fn fits(&self, password: &[u8], blocks: &mut ArgonBlocks) -> bool {
         match &self.0 {
             Kind::Argon2id { memory, passes, lanes, salt, tag } => {
                 let mut made = vec![0; tag.len()];
-                let done = compute(password, salt, (*memory, *passes, *lanes), &mut made);
+                let done = compute(password, salt, (*memory, *passes, *lanes), &mut made, blocks);
                 done && same(&made, tag)
             }
             // As other programs, by the first 72 bytes.
@@ -96,17 +96,47 @@ pub(super) fn hash_password(password: &[u8]) -> Result<String, String> {
     let random = aws_lc_rs::default_provider().secure_random;
     random.fill(&mut salt).map_err(|_| "there are no random numbers".to_owned())?;
     let (memory, passes, lanes) = NEW;
-    if !compute(password, &salt, NEW, &mut tag) {
+    if !compute(password, &salt, NEW, &mut tag, &mut ArgonBlocks::default()) {
         return Err("the password cannot be hashed".to_owned());
     }
     let (salt, tag) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(tag));
     Ok(format!("$argon2id$v=19$m={memory},t={passes},p={lanes}${salt}${tag}"))
 }
 
-fn compute(password: &[u8], salt: &[u8], (memory, passes, lanes): (u32, u32, u32), into: &mut [u8]) -> bool {
+/// The memory in which argon2 works, kept from hash to hash: a new block for each costs thousands of page faults.
+#[derive(Default)]
+pub(super) struct ArgonBlocks(Vec<Block>);
+
+impl ArgonBlocks {
+    /// Holds no memory.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.capacity() == 0
+    }
+
+    /// At least `count` blocks; `None` where the system has no memory. What a hash before has left in them does not
+    /// matter: argon2 writes each block before it reads it (RFC 9106 §3.2).
+    fn reserve(&mut self, count: usize) -> Option<&mut [Block]> {
+        if self.0.len() < count {
+            // The old ones go first: the two sizes are never held together.
+            self.0 = Vec::new();
+            self.0.try_reserve_exact(count).ok()?;
+            self.0.resize(count, Block::default());
+        }
+        self.0.get_mut(..count)
+    }
+}
+
+fn compute(
+    password: &[u8],
+    salt: &[u8],
+    (memory, passes, lanes): (u32, u32, u32),
+    into: &mut [u8],
+    blocks: &mut ArgonBlocks,
+) -> bool {
     let Ok(params) = Params::new(memory, passes, lanes, Some(into.len())) else { return false };
+    let Some(blocks) = blocks.reserve(params.block_count()) else { return false };
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-    argon2.hash_password_into(password, salt, into).is_ok()
+    argon2.hash_password_into_with_memory(password, salt, into, blocks).is_ok()
 }
 
 /// Whether two texts are the same, in a time that says nothing of where they differ.
@@ -190,7 +220,11 @@ mod tests {
         let text = hash_password("schöne Grüße".as_bytes()).unwrap();
         assert!(text.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{text}");
         let hash = PasswordHash::parse(&text).unwrap();
-        assert!(hash.fits("schöne Grüße".as_bytes()) && !hash.fits(b"") && !hash.fits(b"schoene"));
+        assert!(
+            hash.fits("schöne Grüße".as_bytes(), &mut ArgonBlocks::default())
+                && !hash.fits(b"", &mut ArgonBlocks::default())
+                && !hash.fits(b"schoene", &mut ArgonBlocks::default())
+        );
         assert_ne!(hash_password(b"x").unwrap(), hash_password(b"x").unwrap());
     }
 
@@ -198,15 +232,38 @@ mod tests {
     #[test]
     fn hashes_of_other_programs_fit() {
         let argon2 = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
-        assert!(PasswordHash::parse(argon2).unwrap().fits(b"password"));
-        assert!(!PasswordHash::parse(argon2).unwrap().fits(b"differentpassword"));
+        assert!(PasswordHash::parse(argon2).unwrap().fits(b"password", &mut ArgonBlocks::default()));
+        assert!(
+            !PasswordHash::parse(argon2).unwrap().fits(b"differentpassword", &mut ArgonBlocks::default())
+        );
         // Of the test vectors of bcrypt's author (crypt_blowfish).
         for (hash, password) in [
             ("$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW", "U*U"),
             ("$2a$05$CCCCCCCCCCCCCCCCCCCCC.VGOzA784oUp/Z0DY336zx7pLYAy0lwK", "U*U*"),
         ] {
             let hash = PasswordHash::parse(hash).unwrap();
-            assert!(hash.fits(password.as_bytes()) && !hash.fits(b"U*"), "{hash:?}");
+            assert!(
+                hash.fits(password.as_bytes(), &mut ArgonBlocks::default())
+                    && !hash.fits(b"U*", &mut ArgonBlocks::default()),
+                "{hash:?}"
+            );
+        }
+    }
+
+    /// Of `password` with two sizes of memory, made by the reference implementation.
+    #[test]
+    fn blocks_are_kept_and_grow() {
+        let large = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
+        let large = PasswordHash::parse(large).unwrap();
+        let mut blocks = ArgonBlocks::default();
+        let (small, mut tag) = ((64, 1, 1), [0; 32]);
+        assert!(blocks.is_empty() && compute(b"a", b"somesalt", small, &mut tag, &mut blocks));
+        let fresh = tag;
+        assert_eq!(blocks.0.len(), 64);
+        for _ in 0..2 {
+            assert!(large.fits(b"password", &mut blocks) && !large.fits(b"other", &mut blocks));
+            assert_eq!(blocks.0.len(), 256);
+            assert!(compute(b"a", b"somesalt", small, &mut tag, &mut blocks) && tag == fresh);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Checks of passwords, beside the workers: a few threads, a bounded queue, and what each worker remembers.
 //!
-//! A check costs tens of milliseconds of CPU time and as many MiB of memory, on purpose. So it is done by [`THREADS`]
-//! threads for all workers; more than [`QUEUE`] requests do not wait. A password that was right is remembered for a
+//! A check costs tens of milliseconds of CPU time and as many MiB of memory, on purpose. So a few threads do it for all
+//! workers ([`Checkers`]); a bounded number of requests waits. A password that was right is remembered for a
 //! while, so that a browser's next requests cost a hash of nanoseconds.
 
 use std::cell::{Cell, RefCell};
@@ -9,24 +9,21 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hasher as _;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use offramp_observe::panics;
 use rustls::crypto::aws_lc_rs;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tokio::sync::{Notify, oneshot};
 use zeroize::Zeroizing;
 
+use super::check_queue::{Busy, Job, JobId};
+use super::checkers::Checkers;
 use super::hash::PasswordHash;
-use super::throttle::{Refused, Throttle};
+use super::throttle::{Attempt, Refused, Throttle};
 use super::users::Users;
+use crate::fair_queue::ClientNetworkPath;
 
-/// How many passwords are checked at a time.
-const THREADS: usize = 2;
-/// How many wait to be checked.
-const QUEUE: usize = 64;
 /// How long a password that was right is remembered.
 const REMEMBER: Duration = Duration::from_secs(5 * 60);
 /// How many each worker remembers: with what the tables add, less than 512 KiB.
@@ -34,24 +31,13 @@ const REMEMBERED: usize = 4096;
 
 /// Who checks passwords, for all workers.
 pub struct Logins {
-    queue: Mutex<Option<SyncSender<Job>>>,
+    checkers: Arc<Checkers>,
     throttle: Arc<Throttle>,
     /// What passwords are remembered by: a new key for each process.
     key: [u8; 16],
     /// Where the threads may run: not only where the worker is tied to that starts them.
     cores: Vec<usize>,
 }
-
-/// One password to be checked.
-struct Job {
-    hash: PasswordHash,
-    password: Zeroizing<Vec<u8>>,
-    done: oneshot::Sender<bool>,
-}
-
-/// As many passwords as may be are waiting to be checked already, or there is no thread.
-#[derive(Debug)]
-struct Busy;
 
 /// What came of a name and a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,23 +61,8 @@ impl Logins {
         // Passwords are never remembered by a key that somebody could know.
         let drawn = aws_lc_rs::default_provider().secure_random.fill(&mut key).is_ok();
         assert!(drawn, "the system has random numbers: TLS has drawn some before");
-        let (queue, throttle) = Default::default();
-        Arc::new(Self { queue, throttle, key, cores: offramp_net::cores::usable() })
-    }
-
-    fn check(
-        &self,
-        hash: PasswordHash,
-        password: Zeroizing<Vec<u8>>,
-    ) -> Result<oneshot::Receiver<bool>, Busy> {
-        let (done, outcome) = oneshot::channel();
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        if queue.is_none() {
-            *queue = Some(start(&self.cores).map_err(|_| Busy)?);
-        }
-        let sender = queue.as_ref().ok_or(Busy)?;
-        sender.try_send(Job { hash, password, done }).map_err(|_| Busy)?;
-        Ok(outcome)
+        let (checkers, throttle) = Default::default();
+        Arc::new(Self { checkers, throttle, key, cores: offramp_net::cores::usable() })
     }
 
     /// What a name and a password are known by, with the hash that they are checked against: a file with another hash
@@ -111,33 +82,9 @@ impl Logins {
     }
 }
 
-/// Starts the threads. They end when the queue is dropped.
-fn start(cores: &[usize]) -> std::io::Result<SyncSender<Job>> {
-    let (sender, receiver) = sync_channel(QUEUE);
-    let receiver = Arc::new(Mutex::new(receiver));
-    for _ in 0..THREADS {
-        let (receiver, cores) = (Arc::clone(&receiver), cores.to_vec());
-        let work = move || {
-            // Where that is denied, they share the core of a worker.
-            let _ = offramp_net::cores::free(&cores);
-            while let Some(job) = next(&receiver) {
-                // Whoever waits for the answer learns that there is none.
-                let _ = panics::catch(|| job.run());
-            }
-        };
-        std::thread::Builder::new().name("offramp-login".into()).spawn(work)?;
-    }
-    Ok(sender)
-}
-
-fn next(receiver: &Mutex<Receiver<Job>>) -> Option<Job> {
-    receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
-}
-
-impl Job {
-    fn run(self) {
-        // Nobody waits where the worker has ended.
-        let _ = self.done.send(self.hash.fits(&self.password));
+impl Drop for Logins {
+    fn drop(&mut self) {
+        self.checkers.close();
     }
 }
 
@@ -162,6 +109,36 @@ struct Right {
 struct UnderWay {
     outcome: Cell<Option<Outcome>>,
     over: Notify,
+    /// Requests that wait for the outcome.
+    waiting: Cell<usize>,
+    /// None waits any more.
+    abandoned: Notify,
+}
+
+/// A request that waits.
+struct Waiter(Rc<UnderWay>);
+
+impl Waiter {
+    fn new(under_way: Rc<UnderWay>) -> Self {
+        under_way.waiting.set(under_way.waiting.get() + 1);
+        Self(under_way)
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.0.waiting.set(self.0.waiting.get() - 1);
+        if self.0.waiting.get() == 0 {
+            self.0.abandoned.notify_one();
+        }
+    }
+}
+
+/// A password in the queue of all workers.
+struct Queued {
+    job: JobId,
+    fits: oneshot::Receiver<bool>,
+    attempt: Attempt,
 }
 
 impl KnownPasswords {
@@ -187,17 +164,18 @@ impl KnownPasswords {
                 Err(outcome) => return outcome,
             },
         };
+        let under_way = Waiter::new(under_way);
         loop {
-            let over = under_way.over.notified();
-            if let Some(outcome) = under_way.outcome.get() {
+            let over = under_way.0.over.notified();
+            if let Some(outcome) = under_way.0.outcome.get() {
                 return outcome;
             }
             over.await;
         }
     }
 
-    /// Has a password checked. That goes on where the request that began it is given up, for others may wait too, and a
-    /// wrong one counts.
+    /// Has a password checked. Where all requests that wait for it are given up, it leaves the queue. A check that has
+    /// begun goes on, and a wrong password counts: a client that goes away has guessed as well.
     fn begin(
         self: &Rc<Self>,
         logins: &Arc<Logins>,
@@ -205,34 +183,63 @@ impl KnownPasswords {
         ((hash, known), password): ((PasswordHash, bool), Zeroizing<Vec<u8>>),
         key: Asked,
     ) -> Result<Rc<UnderWay>, Outcome> {
-        let names = (logins.keyed(&[name.as_bytes()]), key.0);
-        let attempt =
-            logins.throttle.begin(key.1, names, Instant::now()).map_err(|refused| match refused {
-                Refused::Wait(wait) => Outcome::Wait(wait),
-                Refused::WrongBefore => Outcome::Wrong,
-            })?;
-        let fits = logins.check(hash, password).map_err(|Busy| Outcome::Busy)?;
+        let name = logins.keyed(&[name.as_bytes()]);
+        let attempt = logins.throttle.begin(key.1, (name, key.0), Instant::now());
+        let attempt = attempt.map_err(|refused| match refused {
+            Refused::Wait(wait) => Outcome::Wait(wait),
+            Refused::WrongBefore => Outcome::Wrong,
+        })?;
+        let ((done, fits), client) = (oneshot::channel(), ClientNetworkPath::of(key.1));
+        let job = Job { hash, password, done, client, name, standing: attempt.standing };
+        let job = logins.checkers.add(job, &logins.cores).map_err(|Busy| Outcome::Busy)?;
         let under_way = Rc::new(UnderWay::default());
         self.under_way.borrow_mut().insert(key, Rc::clone(&under_way));
-        let (this, done) = (Rc::clone(self), Rc::clone(&under_way));
+        let (this, waited, logins) = (Rc::clone(self), Rc::clone(&under_way), Arc::clone(logins));
         tokio::task::spawn_local(async move {
-            let outcome = match fits.await {
-                Ok(true) if known => Outcome::Right,
-                Ok(_) => Outcome::Wrong,
-                // The thread is gone.
-                Err(_) => Outcome::Busy,
-            };
-            let now = Instant::now();
-            match outcome {
-                Outcome::Right => this.right.borrow_mut().add(key.0, now),
-                Outcome::Wrong => attempt.was_wrong(now),
-                Outcome::Wait(_) | Outcome::Busy => {}
-            }
+            let outcome = this.outcome(&logins, Queued { job, fits, attempt }, known, key, &waited).await;
             this.under_way.borrow_mut().remove(&key);
-            done.outcome.set(Some(outcome));
-            done.over.notify_waiters();
+            waited.outcome.set(Some(outcome));
+            waited.over.notify_waiters();
         });
         Ok(under_way)
+    }
+
+    async fn outcome(
+        &self,
+        logins: &Logins,
+        queued: Queued,
+        known: bool,
+        key: Asked,
+        waited: &UnderWay,
+    ) -> Outcome {
+        let Queued { job, mut fits, attempt } = queued;
+        let fits = loop {
+            tokio::select! {
+                biased;
+                fits = &mut fits => break fits,
+                () = waited.abandoned.notified() => {
+                    // Another request may have come meanwhile.
+                    let is_abandoned = waited.waiting.get() == 0;
+                    if is_abandoned && logins.checkers.cancel(ClientNetworkPath::of(key.1), job) {
+                        return Outcome::Busy;
+                    }
+                }
+            }
+        };
+        let now = Instant::now();
+        match fits {
+            Ok(true) if known => {
+                attempt.was_right(now);
+                self.right.borrow_mut().add(key.0, now);
+                Outcome::Right
+            }
+            Ok(_) => {
+                attempt.was_wrong(now);
+                Outcome::Wrong
+            }
+            // Others had a better right to the place in the queue, or the thread is gone.
+            Err(_) => Outcome::Busy,
+        }
     }
 }
 
@@ -260,6 +267,8 @@ impl Right {
 mod tests {
     use tokio::task::LocalSet;
 
+    use super::super::check_queue::QUEUE;
+    use super::super::hash::ArgonBlocks;
     use super::*;
 
     const USERS: &str = "anna:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
@@ -305,11 +314,10 @@ mod tests {
     async fn the_same_password_is_checked_once_at_a_time_and_the_queue_is_bounded() {
         within(async {
             let (logins, remembered) = (Logins::new(), Rc::new(KnownPasswords::default()));
-            // No thread takes anything.
-            let (sender, receiver) = sync_channel(QUEUE);
-            *logins.queue.lock().unwrap() = Some(sender);
+            logins.checkers.hold();
             let users = Users::parse(USERS).unwrap();
-            let client = |number: usize| Some(IpAddr::V4(u32::try_from(number).unwrap().into()));
+            // Each in a network of its own, so that nobody has a better right.
+            let client = |number: usize| Some(IpAddr::V4((u32::try_from(number).unwrap() << 16).into()));
             let mut all: Vec<_> = (0..QUEUE)
                 .flat_map(|number| [number, number])
                 .map(|number| {
@@ -322,17 +330,57 @@ mod tests {
             }
             let late = remembered.check(&logins, &users, ("anna", password("U*U")), client(QUEUE)).await;
             assert_eq!(late, Outcome::Busy);
-            let jobs: Vec<Job> = receiver.try_iter().collect();
+            let jobs = logins.checkers.take_all();
             assert_eq!(jobs.len(), QUEUE);
-            jobs.into_iter().for_each(Job::run);
+            jobs.into_iter().for_each(|job| job.run(&mut ArgonBlocks::default()));
             for one in all {
                 assert_eq!(one.await, Outcome::Right);
             }
             // A thread that is gone lets nobody in.
-            drop(receiver);
+            logins.checkers.close();
             let unseen = remembered.check(&logins, &users, ("anna", password("x")), None).await;
             assert_eq!(unseen, Outcome::Busy);
             assert!(remembered.under_way.borrow().is_empty());
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_password_for_which_nobody_waits_leaves_the_queue_and_one_that_is_checked_counts() {
+        within(async {
+            let (logins, remembered) = (Logins::new(), Rc::new(KnownPasswords::default()));
+            logins.checkers.hold();
+            let users = Users::parse(USERS).unwrap();
+            let check =
+                |secret: &str| Box::pin(remembered.check(&logins, &users, ("anna", password(secret)), None));
+            let waker = std::task::Waker::noop();
+            let cx = &mut std::task::Context::from_waker(waker);
+            for _ in 0..QUEUE * 2 {
+                // Two requests wait for one check; it stays while one of them does.
+                let (mut one, mut two) = (check("x"), check("x"));
+                assert!(one.as_mut().poll(cx).is_pending() && two.as_mut().poll(cx).is_pending());
+                drop(one);
+                tokio::task::yield_now().await;
+                tokio::task::yield_now().await;
+                assert_eq!(remembered.under_way.borrow().len(), 1);
+                drop(two);
+                while !remembered.under_way.borrow().is_empty() {
+                    tokio::task::yield_now().await;
+                }
+            }
+            assert!(logins.checkers.take_all().is_empty());
+            for number in 0..5 {
+                let mut one = check(&number.to_string());
+                assert!(one.as_mut().poll(cx).is_pending());
+                let job = logins.checkers.take_all().remove(0);
+                drop(one);
+                tokio::task::yield_now().await;
+                job.run(&mut ArgonBlocks::default());
+                while !remembered.under_way.borrow().is_empty() {
+                    tokio::task::yield_now().await;
+                }
+            }
+            assert!(matches!(check("other").await, Outcome::Wait(_)), "five guesses were counted");
         })
         .await;
     }

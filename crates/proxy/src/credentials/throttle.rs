@@ -1,8 +1,14 @@
 //! Guessing costs time: how often passwords were wrong, and until when the next one has to wait.
 //!
 //! Wrong passwords count for a name at an address: whoever mistypes a password does not keep out the others of an office.
-//! They count for the address too, with more room: one that tries many names guesses as well. IPv6 clients count by their
-//! /64.
+//! They count for the address too, with more room: one that tries many names guesses as well. They count for the networks
+//! that it is in, with more room again: whoever has a whole network does not begin anew with each address. IPv6 clients count
+//! by their /64.
+//!
+//! And they count for the name, wherever they come from. That makes nobody wait by itself, or everybody could be kept out by
+//! whoever knows a name; beyond a bound the name is checked at a pace ([`Standing::pace`]), by turns in which those who have
+//! guessed least go first. An address that has logged in with the name before knows nothing of all this, except its own
+//! wrong passwords for the name.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -10,6 +16,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::check_queue::Standing;
+use super::owners::Owners;
+use crate::fair_queue::ClientNetworkPath;
 use crate::limit::client_key;
 
 /// The first wait; each further wrong password doubles it.
@@ -23,13 +32,43 @@ const SOON: Duration = Duration::from_secs(1);
 /// How many wrong passwords of a name at an address are known again.
 const TRIED: usize = 4;
 
+/// The pause between two checks of a name that is guessed from everywhere; doubled by each further [`OF_EVERYWHERE`]`.free`
+/// wrong ones, up to [`SLOWEST`].
+const PACE: Duration = Duration::from_secs(1);
+const SLOWEST: Duration = Duration::from_secs(8);
+
 /// For one name at one address.
-const OF_NAMES: Bounds = Bounds { known: 16_384, free: 5, forgive: None, at_a_time: 8 };
+const OF_NAMES: Bounds = Bounds { known: 16_384, free: 5, forgive: None, longest: LONGEST, at_a_time: 8 };
 /// For all names at one address. A person who guesses has used 5 and at most 14 more in the time of `FORGET`, so that one
-/// alone does not use it up; and people who mistype their own passwords all day do not add up. Half of those that may wait to
-/// be checked are of one address.
+/// alone does not use it up; and people who mistype their own passwords all day do not add up.
 const OF_ADDRESSES: Bounds =
-    Bounds { known: 4096, free: 50, forgive: Some(Duration::from_secs(18)), at_a_time: 32 };
+    Bounds { known: 4096, free: 50, forgive: Some(Duration::from_secs(18)), longest: LONGEST, at_a_time: 32 };
+/// For a /56 of IPv6: a household, or a small site.
+const OF_HOUSEHOLDS: Bounds =
+    Bounds { free: 100, forgive: Some(Duration::from_secs(9)), longest: SHORT, ..OF_SITES };
+/// For a /48 of IPv6 and a /24 of IPv4. Others than the guesser may be in it, who do not know each other: the waits are short.
+const OF_SITES: Bounds = Bounds {
+    known: 4096,
+    free: 200,
+    forgive: Some(Duration::from_secs(4)),
+    longest: SHORT,
+    at_a_time: u32::MAX,
+};
+/// For a name at all addresses.
+const OF_EVERYWHERE: Bounds = Bounds {
+    known: 16_384,
+    free: 30,
+    forgive: Some(Duration::from_secs(30)),
+    longest: LONGEST,
+    at_a_time: u32::MAX,
+};
+/// For a name in a site, which is only compared with other sites.
+const OF_NAMES_IN_SITES: Bounds = Bounds { known: 16_384, forgive: None, ..OF_EVERYWHERE };
+/// The longest wait of a network.
+const SHORT: Duration = Duration::from_secs(8);
+
+/// How many are spared at a time where a table is full.
+const SPARED: u32 = 8;
 
 /// What bounds guesses.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +79,8 @@ struct Bounds {
     free: u32,
     /// The time after which one wrong password less counts; `None`: all count until they are forgotten.
     forgive: Option<Duration>,
+    /// The longest wait.
+    longest: Duration,
     /// How many passwords are checked at a time. Browsers have six connections.
     at_a_time: u32,
 }
@@ -52,6 +93,11 @@ pub(super) struct Throttle(Mutex<Tables>);
 struct Tables {
     names: Table<Name>,
     addresses: Table<IpAddr>,
+    households: Table<u128>,
+    sites: Table<u128>,
+    everywhere: Table<u128>,
+    names_in_sites: Table<(u128, u128)>,
+    owners: Owners,
 }
 
 /// A name at an address, by its keyed hash.
@@ -92,17 +138,28 @@ pub(super) enum Refused {
 pub(super) struct Attempt {
     throttle: Arc<Throttle>,
     name: Name,
+    networks: ClientNetworkPath,
     /// The password, with name and hash.
     digest: u128,
+    /// Its place among those that are checked.
+    pub(super) standing: Standing,
 }
 
 impl Attempt {
     /// The password was wrong.
     pub(super) fn was_wrong(&self, now: Instant) {
-        let mut tables = self.throttle.lock();
-        let Tables { names, addresses } = &mut *tables;
-        names.was_wrong(self.name, self.digest, now);
-        addresses.was_wrong(self.name.0, self.digest, now);
+        let (tables, name) = (&mut *self.throttle.lock(), self.name.1);
+        tables.names.was_wrong(self.name, self.digest, now);
+        tables.addresses.was_wrong(self.name.0, self.digest, now);
+        tables.households.was_wrong(self.networks.household(), self.digest, now);
+        tables.sites.was_wrong(self.networks.site(), self.digest, now);
+        tables.everywhere.was_wrong(name, self.digest, now);
+        tables.names_in_sites.was_wrong((self.networks.site(), name), self.digest, now);
+    }
+
+    /// The password was right.
+    pub(super) fn was_right(&self, now: Instant) {
+        self.throttle.lock().owners.add(self.name.1, self.name.0, now);
     }
 }
 
@@ -116,7 +173,15 @@ impl Drop for Attempt {
 
 impl Default for Throttle {
     fn default() -> Self {
-        let tables = Tables { names: Table::new(OF_NAMES), addresses: Table::new(OF_ADDRESSES) };
+        let tables = Tables {
+            names: Table::new(OF_NAMES),
+            addresses: Table::new(OF_ADDRESSES),
+            households: Table::new(OF_HOUSEHOLDS),
+            sites: Table::new(OF_SITES),
+            everywhere: Table::new(OF_EVERYWHERE),
+            names_in_sites: Table::new(OF_NAMES_IN_SITES),
+            owners: Owners::default(),
+        };
         Self(Mutex::new(tables))
     }
 }
@@ -130,26 +195,60 @@ impl Throttle {
         (name, digest): (u128, u128),
         now: Instant,
     ) -> Result<Attempt, Refused> {
+        let networks = ClientNetworkPath::of(client);
         let address = client_key(client.unwrap_or(Ipv4Addr::UNSPECIFIED.into()));
         let name = (address, name);
-        let mut tables = self.lock();
-        let Tables { names, addresses } = &mut *tables;
-        names.forget(now);
-        addresses.forget(now);
-        if names.guessers.get(&name).is_some_and(|known| known.tried.contains(&Some(digest))) {
+        let tables = &mut *self.lock();
+        tables.forget(now);
+        let of_name = tables.names.guessers.get(&name);
+        if of_name.is_some_and(|known| known.tried.contains(&Some(digest))) {
             return Err(Refused::WrongBefore);
         }
-        if let Some(wait) = names.wait(&name, now).max(addresses.wait(&address, now)) {
+        let standing = tables.standing(name, networks, now);
+        let mut wait = tables.names.wait(&name, now);
+        if !standing.is_owner {
+            wait = wait.max(tables.addresses.wait(&address, now));
+            wait = wait.max(tables.households.wait(&networks.household(), now));
+            wait = wait.max(tables.sites.wait(&networks.site(), now));
+        }
+        if let Some(wait) = wait {
             return Err(Refused::Wait(wait));
         }
-        names.guessers.entry(name).or_default().under_way += 1;
-        addresses.guessers.entry(address).or_default().under_way += 1;
-        Ok(Attempt { throttle: Arc::clone(self), name, digest })
+        tables.names.guessers.entry(name).or_default().under_way += 1;
+        tables.addresses.guessers.entry(address).or_default().under_way += 1;
+        Ok(Attempt { throttle: Arc::clone(self), name, networks, digest, standing })
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
         // Nothing in here panics with the lock held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tables {
+    fn forget(&mut self, now: Instant) {
+        self.names.forget(now);
+        self.addresses.forget(now);
+        self.households.forget(now);
+        self.sites.forget(now);
+        self.everywhere.forget(now);
+        self.names_in_sites.forget(now);
+    }
+
+    fn standing(&mut self, name: Name, networks: ClientNetworkPath, now: Instant) -> Standing {
+        if self.owners.has(name.1, name.0, now) {
+            return Standing { is_owner: true, pace: None, guesses: 0 };
+        }
+        let in_site = self.names_in_sites.guessers.get(&(networks.site(), name.1));
+        let guesses = in_site.map_or(0, |known| known.wrong);
+        let of_name = self.everywhere.guessers.get_mut(&name.1);
+        let pace = of_name.and_then(|known| {
+            known.forgive(OF_EVERYWHERE.forgive, now);
+            let beyond = known.wrong.checked_sub(OF_EVERYWHERE.free)?;
+            let doubled = (beyond / OF_EVERYWHERE.free).min(SLOWEST.as_secs().ilog2());
+            Some((PACE * (1 << doubled)).min(SLOWEST))
+        });
+        Standing { is_owner: false, pace, guesses }
     }
 }
 
@@ -162,7 +261,7 @@ impl<K: Copy + Eq + Hash> Table<K> {
     fn wait(&mut self, key: &K, now: Instant) -> Option<Duration> {
         let known = self.guessers.get_mut(key)?;
         known.forgive(self.bounds.forgive, now);
-        let until = known.until(self.bounds.free);
+        let until = known.until(self.bounds.free, self.bounds.longest);
         let left = until.and_then(|until| until.checked_duration_since(now)).filter(|left| !left.is_zero());
         left.or((known.under_way >= self.bounds.at_a_time).then_some(SOON))
     }
@@ -189,21 +288,30 @@ impl<K: Copy + Eq + Hash> Table<K> {
         }
     }
 
-    /// Forgets who has guessed nothing for a while, and the oldest ones where there are too many.
+    /// Forgets who has guessed nothing for a while, and the oldest ones where there are too many. Of those, one that has
+    /// guessed beyond its bound loses half of its count first: a crowd of others makes nobody begin anew at once.
     fn forget(&mut self, now: Instant) {
+        let mut spared = 0;
         while let Some((at, key)) = self.order.front().copied() {
-            if now.duration_since(at) < FORGET && self.order.len() < self.bounds.known {
+            let is_old = now.duration_since(at) >= FORGET;
+            if !is_old && self.order.len() < self.bounds.known {
                 break;
             }
             self.order.pop_front();
             // It has guessed again since, unless this was the last time.
-            let Some(known) = self.guessers.get_mut(&key) else { continue };
-            if known.last == Some(at) {
-                let under_way = known.under_way;
-                *known = Guesser { under_way, ..Guesser::default() };
-                if under_way == 0 {
-                    self.guessers.remove(&key);
-                }
+            let Some(known) = self.guessers.get_mut(&key).filter(|known| known.last == Some(at)) else {
+                continue;
+            };
+            if !is_old && known.wrong >= self.bounds.free && spared < SPARED {
+                spared += 1;
+                known.wrong /= 2;
+                self.order.push_back((at, key));
+                continue;
+            }
+            let under_way = known.under_way;
+            *known = Guesser { under_way, ..Guesser::default() };
+            if under_way == 0 {
+                self.guessers.remove(&key);
             }
         }
     }
@@ -211,9 +319,9 @@ impl<K: Copy + Eq + Hash> Table<K> {
 
 impl Guesser {
     /// From when on the next password is looked at.
-    fn until(&self, free: u32) -> Option<Instant> {
+    fn until(&self, free: u32, longest: Duration) -> Option<Instant> {
         let doubled = self.wrong.checked_sub(free)?.min(6);
-        Some(self.last? + (FIRST * (1 << doubled)).min(LONGEST))
+        Some(self.last? + (FIRST * (1 << doubled)).min(longest))
     }
 
     /// Has one wrong password less count for each `step` that has passed.
@@ -228,166 +336,4 @@ impl Guesser {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FREE: u32 = OF_NAMES.free;
-    const ANNA: u128 = 1;
-
-    fn address(number: u32) -> Option<IpAddr> {
-        Some(IpAddr::V4(number.into()))
-    }
-
-    /// A client, and what it has guessed so far of the password of Anna.
-    struct Guessing(Option<IpAddr>, u128);
-
-    impl Guessing {
-        fn guess(&mut self, throttle: &Arc<Throttle>, now: Instant) -> Result<(), Refused> {
-            self.guess_for(ANNA, throttle, now)
-        }
-
-        fn guess_for(&mut self, name: u128, throttle: &Arc<Throttle>, now: Instant) -> Result<(), Refused> {
-            self.1 += 1;
-            throttle.begin(self.0, (name, self.1), now).map(|attempt| attempt.was_wrong(now))
-        }
-    }
-
-    #[test]
-    fn one_person_of_an_office_keeps_out_nobody_else() {
-        let throttle = Arc::new(Throttle::default());
-        let mut now = Instant::now();
-        let mut office = Guessing(address(1), 0);
-        let mut waits = 0;
-        // All the time that wrong passwords are remembered, as fast as it goes.
-        for _ in 0..FORGET.as_secs() {
-            waits += u32::from(office.guess(&throttle, now).is_err());
-            drop(throttle.begin(office.0, (2, 0), now).expect("another person is let in"));
-            now += Duration::from_secs(1);
-        }
-        assert!(waits > 800, "{waits}");
-        // Another one who mistypes has as many tries as anybody.
-        for _ in 0..FREE {
-            office.guess_for(2, &throttle, now).unwrap();
-        }
-        assert_eq!(office.guess_for(2, &throttle, now), Err(Refused::Wait(FIRST)));
-    }
-
-    #[test]
-    fn an_address_that_tries_many_names_waits_for_all_of_them() {
-        let throttle = Arc::new(Throttle::default());
-        let mut now = Instant::now();
-        let mut one = Guessing(address(1), 0);
-        for name in 0..u128::from(OF_ADDRESSES.free) {
-            one.guess_for(name, &throttle, now).unwrap();
-        }
-        for seconds in [1, 2, 4, 8] {
-            let wait = Duration::from_secs(seconds);
-            assert_eq!(one.guess_for(1000, &throttle, now), Err(Refused::Wait(wait)));
-            assert!(throttle.begin(address(2), (1000, 0), now).is_ok(), "other addresses do not wait");
-            now += wait;
-            one.guess_for(u128::from(seconds) + 2000, &throttle, now).unwrap();
-        }
-        // For hours: no more than what is forgiven, and never for good.
-        let (begun, mut guesses) = (now, 0);
-        while now - begun < FORGET * 8 {
-            guesses += u32::from(one.guess_for(one.1, &throttle, now).is_ok());
-            now += FIRST;
-        }
-        assert!((300..=410).contains(&guesses), "{guesses}");
-        assert!(throttle.begin(one.0, (1, 0), now + LONGEST).is_ok());
-    }
-
-    #[test]
-    fn many_people_who_mistype_now_and_then_do_not_add_up() {
-        let throttle = Arc::new(Throttle::default());
-        let mut now = Instant::now();
-        let mut office = Guessing(address(1), 0);
-        for name in 0..2000 {
-            office.guess_for(name, &throttle, now).unwrap();
-            now += Duration::from_secs(19);
-        }
-    }
-
-    #[test]
-    fn each_further_wrong_password_doubles_the_wait() {
-        let throttle = Arc::new(Throttle::default());
-        let mut now = Instant::now();
-        let mut client = Guessing(address(1), 0);
-        for _ in 0..FREE {
-            client.guess(&throttle, now).unwrap();
-        }
-        for seconds in [1, 2, 4, 8, 16, 32, 64, 64, 64] {
-            let wait = Duration::from_secs(seconds);
-            assert_eq!(client.guess(&throttle, now), Err(Refused::Wait(wait)));
-            assert!(throttle.begin(address(2), (ANNA, 0), now).is_ok(), "others do not wait");
-            now += wait;
-            client.guess(&throttle, now).unwrap();
-        }
-        // A right one makes nothing of it forgotten, time does.
-        now += LONGEST;
-        drop(throttle.begin(client.0, (ANNA, 0), now).unwrap());
-        client.guess(&throttle, now).unwrap();
-        assert!(throttle.begin(client.0, (ANNA, 0), now).is_err());
-        now += FORGET;
-        assert!(throttle.begin(client.0, (ANNA, client.1), now).is_ok());
-        assert!(is_empty(&throttle));
-    }
-
-    #[test]
-    fn the_same_wrong_password_counts_once() {
-        let throttle = Arc::new(Throttle::default());
-        let now = Instant::now();
-        let (mut one, mut other) = (Guessing(address(1), 0), Guessing(address(2), 0));
-        for _ in 0..FREE - 1 {
-            one.guess(&throttle, now).unwrap();
-        }
-        for _ in 0..1000 {
-            assert_eq!(throttle.begin(one.0, (ANNA, one.1), now).unwrap_err(), Refused::WrongBefore);
-        }
-        one.guess(&throttle, now).unwrap();
-        // Also while it waits; but only the last ones, and only those of this client.
-        assert_eq!(throttle.begin(one.0, (ANNA, one.1), now).unwrap_err(), Refused::WrongBefore);
-        assert_eq!(throttle.begin(one.0, (ANNA, 1), now).unwrap_err(), Refused::Wait(FIRST));
-        other.guess(&throttle, now).unwrap();
-    }
-
-    #[test]
-    fn so_many_at_a_time() {
-        let throttle = Arc::new(Throttle::default());
-        let now = Instant::now();
-        let begin = |name: u32, digest: u32| throttle.begin(None, (name.into(), digest.into()), now);
-        let mut held: Vec<_> = (0..OF_NAMES.at_a_time).map(|number| begin(0, number).unwrap()).collect();
-        assert_eq!(begin(0, 100).unwrap_err(), Refused::Wait(SOON));
-        // Other names at the address are checked meanwhile, but not without end.
-        let others = OF_NAMES.at_a_time..OF_ADDRESSES.at_a_time;
-        held.extend(others.map(|number| begin(number, 0).unwrap()));
-        assert_eq!(begin(1000, 0).unwrap_err(), Refused::Wait(SOON));
-        drop(held);
-        assert!(begin(0, 0).is_ok());
-        assert!(is_empty(&throttle));
-    }
-
-    #[test]
-    fn the_table_is_bounded() {
-        let throttle = Arc::new(Throttle::default());
-        let now = Instant::now();
-        for number in 0..100_000 {
-            throttle.begin(address(number), (number.into(), 0), now).unwrap().was_wrong(now);
-        }
-        // One that guesses again and again has its place once.
-        let mut client = Guessing(address(7), 0);
-        for turn in 0..10_000 {
-            let _ = client.guess(&throttle, now + LONGEST * turn);
-        }
-        let tables = throttle.lock();
-        let Tables { names, addresses } = &*tables;
-        assert!(names.guessers.len() <= OF_NAMES.known && names.order.len() <= OF_NAMES.known);
-        assert!(addresses.guessers.len() <= OF_ADDRESSES.known);
-        assert!(addresses.order.len() <= OF_ADDRESSES.known);
-    }
-
-    fn is_empty(throttle: &Throttle) -> bool {
-        let tables = throttle.lock();
-        tables.names.guessers.is_empty() && tables.addresses.guessers.is_empty()
-    }
-}
+mod tests;

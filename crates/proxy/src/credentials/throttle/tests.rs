@@ -1,0 +1,267 @@
+use super::*;
+
+const FREE: u32 = OF_NAMES.free;
+const ANNA: u128 = 1;
+
+fn address(number: u32) -> Option<IpAddr> {
+    Some(IpAddr::V4(number.into()))
+}
+
+/// A client, and what it has guessed so far of the password of Anna.
+struct Guessing(Option<IpAddr>, u128);
+
+impl Guessing {
+    fn guess(&mut self, throttle: &Arc<Throttle>, now: Instant) -> Result<(), Refused> {
+        self.guess_for(ANNA, throttle, now)
+    }
+
+    fn guess_for(&mut self, name: u128, throttle: &Arc<Throttle>, now: Instant) -> Result<(), Refused> {
+        self.1 += 1;
+        throttle.begin(self.0, (name, self.1), now).map(|attempt| attempt.was_wrong(now))
+    }
+}
+
+#[test]
+fn one_person_of_an_office_keeps_out_nobody_else() {
+    let throttle = Arc::new(Throttle::default());
+    let mut now = Instant::now();
+    let mut office = Guessing(address(1), 0);
+    let mut waits = 0;
+    // All the time that wrong passwords are remembered, as fast as it goes.
+    for _ in 0..FORGET.as_secs() {
+        waits += u32::from(office.guess(&throttle, now).is_err());
+        drop(throttle.begin(office.0, (2, 0), now).expect("another person is let in"));
+        now += Duration::from_secs(1);
+    }
+    assert!(waits > 800, "{waits}");
+    // Another one who mistypes has as many tries as anybody.
+    for _ in 0..FREE {
+        office.guess_for(2, &throttle, now).unwrap();
+    }
+    assert_eq!(office.guess_for(2, &throttle, now), Err(Refused::Wait(FIRST)));
+}
+
+#[test]
+fn an_address_that_tries_many_names_waits_for_all_of_them() {
+    let throttle = Arc::new(Throttle::default());
+    let mut now = Instant::now();
+    let mut one = Guessing(address(1), 0);
+    for name in 0..u128::from(OF_ADDRESSES.free) {
+        one.guess_for(name, &throttle, now).unwrap();
+    }
+    for seconds in [1, 2, 4, 8] {
+        let wait = Duration::from_secs(seconds);
+        assert_eq!(one.guess_for(1000, &throttle, now), Err(Refused::Wait(wait)));
+        assert!(throttle.begin(address(2), (1000, 0), now).is_ok(), "other addresses do not wait");
+        now += wait;
+        one.guess_for(u128::from(seconds) + 2000, &throttle, now).unwrap();
+    }
+    // For hours: no more than what is forgiven, and never for good.
+    let (begun, mut guesses) = (now, 0);
+    while now - begun < FORGET * 8 {
+        guesses += u32::from(one.guess_for(one.1, &throttle, now).is_ok());
+        now += FIRST;
+    }
+    assert!((300..=410).contains(&guesses), "{guesses}");
+    assert!(throttle.begin(one.0, (1, 0), now + LONGEST).is_ok());
+}
+
+#[test]
+fn many_people_who_mistype_now_and_then_do_not_add_up() {
+    let throttle = Arc::new(Throttle::default());
+    let mut now = Instant::now();
+    let mut office = Guessing(address(1), 0);
+    for name in 0..2000 {
+        office.guess_for(name, &throttle, now).unwrap();
+        now += Duration::from_secs(19);
+    }
+}
+
+#[test]
+fn each_further_wrong_password_doubles_the_wait() {
+    let throttle = Arc::new(Throttle::default());
+    let mut now = Instant::now();
+    let mut client = Guessing(address(1), 0);
+    for _ in 0..FREE {
+        client.guess(&throttle, now).unwrap();
+    }
+    for seconds in [1, 2, 4, 8, 16, 32, 64, 64, 64] {
+        let wait = Duration::from_secs(seconds);
+        assert_eq!(client.guess(&throttle, now), Err(Refused::Wait(wait)));
+        assert!(throttle.begin(address(2), (ANNA, 0), now).is_ok(), "others do not wait");
+        now += wait;
+        client.guess(&throttle, now).unwrap();
+    }
+    // A right one makes nothing of it forgotten, time does.
+    now += LONGEST;
+    drop(throttle.begin(client.0, (ANNA, 0), now).unwrap());
+    client.guess(&throttle, now).unwrap();
+    assert!(throttle.begin(client.0, (ANNA, 0), now).is_err());
+    now += FORGET;
+    assert!(throttle.begin(client.0, (ANNA, client.1), now).is_ok());
+    assert!(is_empty(&throttle));
+}
+
+#[test]
+fn the_same_wrong_password_counts_once() {
+    let throttle = Arc::new(Throttle::default());
+    let now = Instant::now();
+    let (mut one, mut other) = (Guessing(address(1), 0), Guessing(address(2), 0));
+    for _ in 0..FREE - 1 {
+        one.guess(&throttle, now).unwrap();
+    }
+    for _ in 0..1000 {
+        assert_eq!(throttle.begin(one.0, (ANNA, one.1), now).unwrap_err(), Refused::WrongBefore);
+    }
+    one.guess(&throttle, now).unwrap();
+    // Also while it waits; but only the last ones, and only those of this client.
+    assert_eq!(throttle.begin(one.0, (ANNA, one.1), now).unwrap_err(), Refused::WrongBefore);
+    assert_eq!(throttle.begin(one.0, (ANNA, 1), now).unwrap_err(), Refused::Wait(FIRST));
+    other.guess(&throttle, now).unwrap();
+}
+
+#[test]
+fn so_many_at_a_time() {
+    let throttle = Arc::new(Throttle::default());
+    let now = Instant::now();
+    let begin = |name: u32, digest: u32| throttle.begin(None, (name.into(), digest.into()), now);
+    let mut held: Vec<_> = (0..OF_NAMES.at_a_time).map(|number| begin(0, number).unwrap()).collect();
+    assert_eq!(begin(0, 100).unwrap_err(), Refused::Wait(SOON));
+    // Other names at the address are checked meanwhile, but not without end.
+    let others = OF_NAMES.at_a_time..OF_ADDRESSES.at_a_time;
+    held.extend(others.map(|number| begin(number, 0).unwrap()));
+    assert_eq!(begin(1000, 0).unwrap_err(), Refused::Wait(SOON));
+    drop(held);
+    assert!(begin(0, 0).is_ok());
+    assert!(is_empty(&throttle));
+}
+
+#[test]
+fn the_table_is_bounded() {
+    let throttle = Arc::new(Throttle::default());
+    let now = Instant::now();
+    for number in 0..100_000 {
+        // Each in a network of its own.
+        throttle.begin(address(number << 8), (number.into(), 0), now).unwrap().was_wrong(now);
+    }
+    // One that guesses again and again has its place once.
+    let mut client = Guessing(address(7), 0);
+    for turn in 0..10_000 {
+        let _ = client.guess(&throttle, now + LONGEST * turn);
+    }
+    let tables = throttle.lock();
+    fn assert_bounded<K: Copy + Eq + Hash>(table: &Table<K>) {
+        let most = table.bounds.known;
+        assert!(table.guessers.len() <= most && table.order.len() <= most);
+    }
+    assert_bounded(&tables.names);
+    assert_bounded(&tables.addresses);
+    assert_bounded(&tables.households);
+    assert_bounded(&tables.sites);
+    assert_bounded(&tables.everywhere);
+    assert_bounded(&tables.names_in_sites);
+}
+
+/// A network that guesses with each of its addresses in turn, as fast as it may, for an hour.
+#[test]
+fn a_network_does_not_begin_anew_with_each_address() {
+    let of_ipv6 = |number: u32| format!("2001:db8:7:{:x}::1", number % 0x1_0000);
+    let of_ipv4 = |number: u32| format!("203.0.113.{}", number % 256);
+    for address in [&of_ipv6 as &dyn Fn(u32) -> String, &of_ipv4] {
+        let throttle = Arc::new(Throttle::default());
+        let (begun, mut guesses) = (Instant::now(), 0);
+        let mut now = begun;
+        for number in 0..36_000 {
+            let client = Some(address(number).parse().unwrap());
+            let attempt = throttle.begin(client, (number.into(), number.into()), now);
+            guesses += u32::from(attempt.map(|attempt| attempt.was_wrong(now)).is_ok());
+            now += Duration::from_millis(100);
+        }
+        // The free ones, and one in each four seconds.
+        assert!((900..=1150).contains(&guesses), "{guesses}");
+        // Others do not wait, and neither does who has been let in.
+        for other in ["2001:db8:8::1", "203.0.114.1"] {
+            assert!(throttle.begin(Some(other.parse().unwrap()), (1, 1), now).is_ok());
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_guessed_from_everywhere_is_slowed_and_its_owner_is_not() {
+    let throttle = Arc::new(Throttle::default());
+    let mut now = Instant::now();
+    let standing = |client: u32, now| throttle.begin(address(client), (ANNA, 0), now).unwrap().standing;
+    throttle.begin(address(7), (ANNA, 0), now).unwrap().was_right(now);
+    let pace = |seconds| Some(Duration::from_secs(seconds));
+    let mut paces = Vec::new();
+    for number in 1..=8 * OF_EVERYWHERE.free {
+        // A network for each two guesses.
+        let guess = throttle.begin(address((number / 2 + 256) << 8), (ANNA, number.into()), now).unwrap();
+        guess.was_wrong(now);
+        paces.push(standing(1, now).pace);
+    }
+    let free = OF_EVERYWHERE.free as usize;
+    assert!(paces[..free - 1].iter().all(Option::is_none));
+    assert_eq!([0, 1, 2, 3, 7].map(|times| paces[free * (times + 1) - 1]), [1, 2, 4, 8, 8].map(pace));
+    // By name, and in the order of what networks have guessed.
+    let other = throttle.begin(address(1), (2, 0), now).unwrap();
+    assert_eq!(other.standing, Standing::default());
+    assert_eq!((standing(1, now).guesses, standing((257 << 8) | 9, now).guesses), (0, 2));
+    let owner = Standing { is_owner: true, pace: None, guesses: 0 };
+    assert_eq!((standing(7, now), standing(8, now).is_owner), (owner, false));
+    // Time forgives.
+    now += OF_EVERYWHERE.forgive.unwrap() * 8 * OF_EVERYWHERE.free;
+    assert_eq!(standing(1, now), Standing::default());
+}
+
+#[test]
+fn who_has_logged_in_waits_for_nobody_elses_guesses() {
+    let throttle = Arc::new(Throttle::default());
+    let now = Instant::now();
+    throttle.begin(address(1), (ANNA, 0), now).unwrap().was_right(now);
+    // Others at the address use up what it may guess.
+    let mut others = Guessing(address(1), 0);
+    let mut name = 10;
+    while others.guess_for(name, &throttle, now).is_ok() {
+        name += 1;
+    }
+    assert!(matches!(throttle.begin(address(1), (9, 0), now), Err(Refused::Wait(_))));
+    assert!(throttle.begin(address(1), (ANNA, 0), now).is_ok());
+    // Its own guesses count.
+    for _ in 0..FREE {
+        others.guess(&throttle, now).unwrap();
+    }
+    assert_eq!(others.guess(&throttle, now), Err(Refused::Wait(FIRST)));
+}
+
+#[test]
+fn a_crowd_makes_nobody_begin_anew() {
+    let throttle = Arc::new(Throttle::default());
+    let now = Instant::now();
+    for number in 0..OF_ADDRESSES.free {
+        let at = now + Duration::from_millis(number.into());
+        throttle.begin(address(7), (number.into(), 0), at).unwrap().was_wrong(at);
+    }
+    let known = u32::try_from(OF_ADDRESSES.known).unwrap();
+    for number in 0..known {
+        throttle.begin(address((number + 9) << 8), (number.into(), 0), now).unwrap().was_wrong(now);
+    }
+    let wrong = |throttle: &Throttle| {
+        let tables = throttle.lock();
+        let guesser = tables.addresses.guessers.get(&address(7).unwrap());
+        guesser.map(|guesser| guesser.wrong)
+    };
+    assert_eq!(wrong(&throttle), Some(OF_ADDRESSES.free / 2));
+    // The next crowd finds nothing that would be worth a place.
+    for number in 0..known {
+        throttle.begin(address((number + 9_999) << 8), (number.into(), 0), now).unwrap().was_wrong(now);
+    }
+    assert_eq!(wrong(&throttle), None);
+}
+
+fn is_empty(throttle: &Throttle) -> bool {
+    let tables = throttle.lock();
+    let by_network = tables.households.guessers.is_empty() && tables.sites.guessers.is_empty();
+    let by_name = tables.everywhere.guessers.is_empty() && tables.names_in_sites.guessers.is_empty();
+    tables.names.guessers.is_empty() && tables.addresses.guessers.is_empty() && by_network && by_name
+}
