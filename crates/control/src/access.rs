@@ -19,7 +19,7 @@ use offramp_config::model::{
     Cidr, ClientNetworks, Country, FilePath, HeaderName, Jwks, JwtAuth, KeyServer, Networks, Route,
     parse_networks,
 };
-use offramp_proxy::credentials::jwt::{Jwt, JwtRules, KeySet, Keys};
+use offramp_proxy::credentials::jwt::{Jwt, JwtAudience, JwtRules, KeySet, Keys};
 use offramp_proxy::credentials::{Mistake, Users};
 use offramp_proxy::{Access, AddressRules, BasicAuth, ForwardAuth, HeaderRules, NetworkSet};
 
@@ -233,9 +233,14 @@ impl AccessFiles {
         if !auth.keep_authorization {
             reserved.remove.push(http::header::AUTHORIZATION);
         }
-        let (issuer, audience, leeway) = (auth.issuer.clone(), auth.audience.clone(), auth.leeway);
+        let audience = match &auth.audience[..] {
+            [] => JwtAudience::Unnamed,
+            names if names.iter().any(|name| name == JwtAuth::ANYBODY) => JwtAudience::Anybody,
+            names => JwtAudience::OneOf(names.to_vec()),
+        };
+        let (issuer, leeway, keep_tunnels) = (auth.issuer.clone(), auth.leeway, auth.keep_tunnels);
         let keys = keys.ok_or_else(|| format!("{name} could not be read"))?;
-        Ok(Jwt::new(keys, JwtRules { issuer, audience, leeway, headers }))
+        Ok(Jwt::new(keys, JwtRules { issuer, audience, leeway, headers, keep_tunnels }))
     }
 
     fn set(&self, entries: &[Networks]) -> NetworkSet {

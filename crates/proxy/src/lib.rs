@@ -14,6 +14,7 @@ mod conn;
 pub mod credentials;
 pub mod demand;
 mod failure;
+mod fair_permits;
 mod fair_queue;
 mod greeting;
 mod l4;

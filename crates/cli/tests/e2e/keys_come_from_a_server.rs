@@ -153,7 +153,7 @@ impl Shared {
 /// The configuration of an application behind tokens of the provider.
 fn configuration(provider: &Provider, more: &str) -> String {
     format!(
-        "{METRICS}{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\njwt = {{ {}{more} }}\n",
+        "{METRICS}{CERTIFICATE}{HTTP}[[route]]\nserver = \"unix:app.sock\"\njwt = {{ audience = \"www\", {}{more} }}\n",
         provider.keys()
     )
 }
@@ -308,7 +308,7 @@ fn keys_outlive_reloads_and_upgrades_while_their_server_is_away() {
     assert_eq!(status(&instance, EDDSA), 200);
     provider.now(Behaviour::Hangs);
     // With other rules, and a new snapshot.
-    assert!(reload_to(&instance, &configuration(&provider, ", audience = \"www\"")).contains(" reloaded "));
+    assert!(reload_to(&instance, &configuration(&provider, ", leeway = \"2m\"")).contains(" reloaded "));
     assert_eq!(status(&instance, EDDSA), 200);
     let upgraded = Upgraded::of(instance);
     upgraded.upgrade();

@@ -182,6 +182,7 @@ mod the_sandbox_keeps_to_its_configuration;
 mod the_sandbox_lets_everything_work;
 mod the_sandbox_refuses;
 mod tokens_choose_clients;
+mod tunnels_end_with_their_token;
 mod two_hundred_renewals_are_spread;
 mod unconfirmed_changes_go_back;
 mod untrusted_certificates;

@@ -1,7 +1,46 @@
-//! Tokens and keys that PyJWT 2 has made. Those that end do so in 2100.
+//! Tokens and keys that PyJWT 2 has made, and a signer of tokens that end while a test runs. Those of PyJWT that end do so
+//! in 2100.
 //!
 //! All are for the audience `www`, by the issuer `https://idp.example.org`, about `anna` in the groups `staff` and `ops`, if
 //! nothing else is said.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rustls::SignatureScheme;
+use rustls::crypto::aws_lc_rs::sign::any_eddsa_type;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+
+/// Signs with a new Ed25519 key.
+pub(crate) struct TokenSigner(rcgen::KeyPair);
+
+impl TokenSigner {
+    pub(crate) fn new() -> Self {
+        Self(rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap())
+    }
+
+    /// The set of its public key.
+    pub(crate) fn keys(&self) -> String {
+        let x = URL_SAFE_NO_PAD.encode(self.0.public_key_raw());
+        format!(r#"{{"keys": [{{"kty": "OKP", "crv": "Ed25519", "x": "{x}"}}]}}"#)
+    }
+
+    /// A token with this head and these claims, which are JSON.
+    pub(crate) fn sign(&self, head: &str, claims: &str) -> String {
+        let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(head), URL_SAFE_NO_PAD.encode(claims));
+        let signer = any_eddsa_type(&PrivatePkcs8KeyDer::from(self.0.serialize_der())).unwrap();
+        let signer = signer.choose_scheme(&[SignatureScheme::ED25519]).unwrap();
+        let signature = signer.sign(message.as_bytes()).unwrap();
+        format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    /// A token without an audience that ends `left` from now.
+    pub(crate) fn ending_in(&self, left: Duration) -> String {
+        let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + left;
+        self.sign(r#"{"alg":"EdDSA"}"#, &format!(r#"{{"exp":{}}}"#, end.as_secs_f64()))
+    }
+}
 
 /// The public keys: RSA, P-256 and Ed25519.
 pub(crate) const KEYS: &str = r#"{"keys": [{"kid": "rsa", "alg": "RS256", "use": "sig", "kty": "RSA", "n": "tMwwidF8kfsWf35xFkYR2tv6VumvsXy0soFO2dq4nmiyc4QWS317nVrGEYsnYTAHgpodHSpvEkRoOOVYQ29k8X6iXzlaa7wWTS-IHUqwZNh6A868gcAc5QA-JW2OG3xx1DlbWAbAAt1c6zW7enfHexYv66dv017cOwj8Bc65znV0TA3s8PZXXdXbm1NfJAm0uINrHEN1nAucXkWy1UepmRMKcyQk86VQ2E1nYym_iFUvcdQ1gZ5ACQbBCBrdEtu010E87SRA26BkRoBW9K7cMTJfEUXZVDshtxkN0fNjIXcvOWFfIm3HYiWC0o9lguo7QafgJbkir8qDGzyeKWqy7w", "e": "AQAB"}, {"kid": "ec", "alg": "ES256", "use": "sig", "kty": "EC", "crv": "P-256", "x": "uQn8IMs5vlEMxPasTovUg8bXf6MSeuLlc6oBrm0EmOE", "y": "QcWtvNAc-Y-icfESdKUQLiPxr2slZ1NoyKYrVUfa-Mc"}, {"kid": "ed", "alg": "EdDSA", "use": "sig", "x": "O90zPHPPXgfY9KsdBaX-I6xN0aaPiM0LfwpEpkztaqA", "kty": "OKP", "crv": "Ed25519"}]}"#;

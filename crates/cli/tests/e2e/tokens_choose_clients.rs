@@ -11,6 +11,7 @@ use crate::offramp::{output, stderr};
 use crate::reload_loses_no_request::reload;
 use crate::signed_tokens::{
     AUDIENCE, EARLY, ED_KEY, EDDSA, ENDED, ES256, ES384, HS256, ISSUER, KEYS, NONE, RS256, STRANGER,
+    TokenSigner,
 };
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
@@ -93,7 +94,8 @@ fn every_other_token_is_refused_and_events_say_why() {
 
 #[test]
 fn the_token_goes_along_where_that_is_wanted_and_keys_change_by_a_reload() {
-    let (_app, seen, instance) = served(ED_KEY, "jwt = { jwks = \"keys.json\", keep_authorization = true }");
+    let keys = "jwt = { jwks = \"keys.json\", audience = \"*\", keep_authorization = true }";
+    let (_app, seen, instance) = served(ED_KEY, keys);
     let status = |token: &str| get(&instance, &["--header", &bearer(token)], "https://localhost/").status();
     assert_eq!((status(EDDSA), status(ISSUER), status(RS256)), (200, 200, 401));
     assert!(seen.take().iter().all(|request| request.field("authorization").starts_with("Bearer ey")));
@@ -111,6 +113,40 @@ fn the_token_goes_along_where_that_is_wanted_and_keys_change_by_a_reload() {
         "{said}"
     );
     instance.stop();
+}
+
+/// Nobody who is not named in a token may take it for one of theirs.
+#[test]
+fn what_a_token_says_of_its_purpose_counts() {
+    let signer = TokenSigner::new();
+    let end = "\"exp\":4102444800";
+    let (plain, meant) = (format!("{{{end}}}"), format!("{{{end},\"aud\":[\"www\"]}}"));
+    let head = r#"{"alg":"Ed25519","typ":"application/AT+jwt"}"#;
+    for (audience, token, status, why) in [
+        ("", signer.sign(head, &plain), 200, ""),
+        ("", signer.sign(head, &meant), 401, "the token is for an audience, and `audience` is not set"),
+        (", audience = \"*\"", signer.sign(head, &meant), 200, ""),
+        (", audience = \"*\"", signer.sign(head, &plain), 200, ""),
+        (", audience = \"www\"", signer.sign(head, &meant), 200, ""),
+        (", audience = \"www\"", signer.sign(head, &plain), 401, "the token has another audience"),
+        (
+            "",
+            signer.sign(r#"{"alg":"EdDSA","typ":"logout+jwt"}"#, &plain),
+            401,
+            "the type of the token is not JWT or at+jwt",
+        ),
+        ("", signer.sign(r#"{"alg":"EdDSA"}"#, &format!("{{\"exp\":1,{end}}}")), 401, "this is no token"),
+    ] {
+        let rules = format!("jwt = {{ jwks = \"keys.json\"{audience} }}");
+        let (_app, _seen, instance) = served(&signer.keys(), &rules);
+        for version in VERSIONS {
+            let answer = get(&instance, &[version, "--header", &bearer(&token)], "https://localhost/");
+            assert_eq!(answer.status(), status, "{audience} {why}");
+        }
+        let events = instance.stop();
+        let told = |event| if status == 200 { "" } else { text(event, "detail") };
+        assert!(events.iter().all(|event| told(event) == why), "{events:?}");
+    }
 }
 
 #[test]

@@ -51,8 +51,12 @@ pub(super) fn credentials(section: &Section, known: &Known, reader: &mut Reader<
 fn jwt(section: &Section, reader: &mut Reader<'_, '_>) -> Option<JwtAuth> {
     let details = section.section("jwt")?;
     let issuer = details.text("issuer").map(|text| text.value.to_owned());
-    reader.not_empty(details, "audience", "leave it out to believe tokens for anybody");
-    let audience = reader.list(details, "audience", |text: &Spanned<String>, _| Ok(text.value.clone()));
+    let audience = jwt_audience(details, reader);
+    if issuer.is_none() && !details.mentions("audience") {
+        let problem = Problem::new("any token by a key of `jwks` enters, whoever it was issued for");
+        let help = "set `issuer` and `audience`; with `audience = \"*\"` this is what is wanted";
+        reader.report.warn(&details.span, problem.help(help));
+    }
     let mut headers: Vec<(HeaderName, String)> = Vec::new();
     for (name, claim) in details.pairs("headers") {
         let field = name.value.parse().and_then(identity);
@@ -67,8 +71,21 @@ fn jwt(section: &Section, reader: &mut Reader<'_, '_>) -> Option<JwtAuth> {
     headers.sort();
     let leeway = details.duration("leeway").unwrap_or(LEEWAY);
     let keep_authorization = details.bool("keep_authorization").unwrap_or_default();
+    let keep_tunnels = details.bool("keep_tunnels").unwrap_or_default();
     let jwks = jwks(details, reader)?;
-    Some(JwtAuth { jwks, issuer, audience, headers, leeway, keep_authorization })
+    Some(JwtAuth { jwks, issuer, audience, headers, leeway, keep_authorization, keep_tunnels })
+}
+
+fn jwt_audience(details: &Section, reader: &mut Reader<'_, '_>) -> Vec<String> {
+    let help = "leave it out to believe tokens without `aud`, or write \"*\" to believe tokens for anybody";
+    reader.not_empty(details, "audience", help);
+    let audience = reader.list(details, "audience", |text: &Spanned<String>, _| Ok(text.value.clone()));
+    if audience.len() > 1 && audience.iter().any(|name| name == JwtAuth::ANYBODY) {
+        let problem = Problem::new("`audience` has `*` beside names, which then mean nothing");
+        let help = "write \"*\" alone to believe tokens for anybody, or the names alone";
+        reader.report.whole(details.key_span("audience"), problem.help(help));
+    }
+    audience
 }
 
 /// Where the keys of tokens come from.

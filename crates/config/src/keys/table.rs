@@ -295,15 +295,16 @@ pub const TABLE: &[Key] = rows! {
     "route.basic_auth.realm": Kind::Text("any text without quotes"), toml("\"restricted\""), Live, NOW, "What browsers say that the password is for";
     "route.basic_auth.header": Kind::Text("the name of a field"), toml("\"remote-user\""), Live, NOW, "The field that names the user to servers; what clients say there is removed";
     "route.basic_auth.keep_authorization": Kind::Bool, toml("false"), Live, NOW, "Servers get `Authorization` with the name and the password too";
-    "route.jwt": Kind::Section, absent("everybody may enter"), Live, NOW, "With `mode = \"http\"`: requests must have a token (RFC 7519) in `Authorization: Bearer`, signed by RS256, ES256 or EdDSA, see [access.md](access.md)";
+    "route.jwt": Kind::Section, absent("everybody may enter"), Live, NOW, "With `mode = \"http\"`: requests must have a token (RFC 7519) in `Authorization: Bearer`, signed by RS256, ES256 or EdDSA (Ed25519), see [access.md](access.md)";
     "route.jwt.jwks": Kind::Text("a file's path, or a URL of `https`"), REQUIRED, Live, NOW, "The public keys of who issues the tokens: a JSON Web Key Set. From a URL they are fetched while Offramp runs; `http` only from this machine";
     "route.jwt.ca": Kind::Text("a PEM file"), absent("the authorities of the system"), Live, NOW, "With a URL in `jwks`: the authorities that the certificate of its server is checked against";
     "route.jwt.refresh": Kind::Duration { min: ms(10_000), max: hours(24) }, toml("\"10m\""), Live, NOW, "With a URL in `jwks`: the longest time between two fetches, and so how long a key is believed that the issuer takes back. A shorter `max-age` of the response counts, down to a minute; a token by an unknown key has the keys fetched at once";
     "route.jwt.issuer": Kind::Text("the claim `iss`"), absent("anybody whose key is in `jwks`"), Live, NOW, "Who must have issued the token";
-    "route.jwt.audience": Kind::List("values of the claim `aud`"), absent("tokens for anybody"), Live, NOW, "For whom the token must be: one of these";
+    "route.jwt.audience": Kind::List("values of the claim `aud`"), absent("only tokens without `aud`"), Live, NOW, "For whom the token must be: one of these; `\"*\"`: for anybody";
     "route.jwt.headers": Kind::Map("`{ Remote-User = \"sub\" }`"), LIST_ABSENT, Live, NOW, "Fields that servers get, and the claim of each, by its name or a JSON pointer such as `/realm_access/roles`; what clients say there is removed";
     "route.jwt.leeway": Kind::Duration { min: ms(0), max: hours(1) }, toml("\"1m\""), Live, NOW, "By how much the clock of the issuer may differ";
     "route.jwt.keep_authorization": Kind::Bool, toml("false"), Live, NOW, "Servers get `Authorization` with the token too";
+    "route.jwt.keep_tunnels": Kind::Bool, toml("false"), Live, NOW, "WebSockets and other tunnels go on when the token that opened them has ended; otherwise they end with it";
     "route.forward_auth": Kind::Section, absent("no server is asked"), Live, NOW, "With `mode = \"http\"`: asks an authentication server, such as Authelia, Authentik or oauth2-proxy, about each request, see [access.md](access.md)";
     "route.forward_auth.backend": Kind::Text("the name of a [backend.NAME]"), absent("one of `backend`, `server` must be set"), Live, NOW, "The servers that are asked";
     "route.forward_auth.server": Kind::Text("`unix:/path`, `host:port`"), absent("one of `backend`, `server` must be set"), Live, NOW, "The server that is asked, if there is only one; `tls://host:port` speaks TLS";

@@ -111,7 +111,7 @@ pub struct JwtAuth {
     pub jwks: Jwks,
     /// Who must have issued it; `None`: anybody whose key is there.
     pub issuer: Option<String>,
-    /// For whom it must be: one of these; empty: for anybody.
+    /// For whom it must be: one of these; empty: only for nobody in particular; [`JwtAuth::ANYBODY`] alone: for anybody.
     pub audience: Vec<String>,
     /// The fields that servers get, by name, with the claim or the JSON pointer of each.
     pub headers: Vec<(HeaderName, String)>,
@@ -119,6 +119,13 @@ pub struct JwtAuth {
     pub leeway: Duration,
     /// Whether servers get the token.
     pub keep_authorization: bool,
+    /// Set where WebSockets and other tunnels go on when the token that opened them has ended.
+    pub keep_tunnels: bool,
+}
+
+impl JwtAuth {
+    /// The audience that admits tokens for anybody.
+    pub const ANYBODY: &str = "*";
 }
 
 /// The leeway of [`JwtAuth`] where none is written.

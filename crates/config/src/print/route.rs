@@ -91,7 +91,7 @@ fn credentials(out: &mut String, credentials: &Credentials) {
 }
 
 fn jwt(out: &mut String, auth: &JwtAuth) {
-    let JwtAuth { jwks, issuer, audience, headers, leeway, keep_authorization } = auth;
+    let JwtAuth { jwks, issuer, audience, headers, leeway, keep_authorization, keep_tunnels } = auth;
     let mut parts = match jwks {
         Jwks::File(file) => vec![format!("jwks = {}", quoted(&path(file)))],
         Jwks::Server(KeyServer { url, ca, refresh }) => {
@@ -107,8 +107,8 @@ fn jwt(out: &mut String, auth: &JwtAuth) {
     let headers: Vec<String> =
         headers.iter().map(|(name, claim)| format!("{name} = {}", quoted(claim))).collect();
     parts.push(format!("headers = {{ {} }}", headers.join(", ")));
-    parts
-        .push(format!("leeway = \"{}\", keep_authorization = {keep_authorization}", print_duration(*leeway)));
+    parts.push(format!("leeway = \"{}\"", print_duration(*leeway)));
+    parts.push(format!("keep_authorization = {keep_authorization}, keep_tunnels = {keep_tunnels}"));
     bare(out, "jwt", format_args!("{{ {} }}", parts.join(", ")));
 }
 

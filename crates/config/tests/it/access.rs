@@ -37,6 +37,7 @@ fn what_requests_must_show_is_said_in_one_way() {
             "`ca` has nothing to check",
         ),
         (format!("{route}jwt = {{ jwks = \"a\", audience = [] }}{http}"), "`audience` is empty"),
+        (format!("{route}jwt = {{ jwks = \"a\", audience = [\"www\", \"*\"] }}{http}"), "`*` beside names"),
         (
             format!("{route}jwt = {{ jwks = \"a\", headers = {{ Cookie = \"sub\" }} }}{http}"),
             "cannot say who",
@@ -57,5 +58,20 @@ fn what_requests_must_show_is_said_in_one_way() {
         let errors = parse(&text, "offramp.toml", &Environment::default()).expect_err(&text);
         assert!(errors.to_string().contains(expected), "{text}\n{errors}");
         assert_eq!(errors.count(), 1, "{text}\n{errors}");
+    }
+}
+
+#[test]
+fn tokens_for_anybody_are_warned_of() {
+    let warnings = |keys: &str| {
+        let text = format!(
+            "[[listener]]\nmode = \"http\"\n[[route]]\nserver = \"127.0.0.1:1\"\njwt = {{ jwks = \"a\"{keys} }}\n"
+        );
+        let (_, warnings) = parse(&text, "offramp.toml", &Environment::default()).expect(&text);
+        warnings.iter().map(ToString::to_string).collect::<String>()
+    };
+    assert!(warnings("").contains("whoever it was issued for"), "{}", warnings(""));
+    for keys in [", issuer = \"i\"", ", audience = \"w\"", ", audience = \"*\""] {
+        assert!(!warnings(keys).contains("whoever it was issued for"), "{keys}");
     }
 }

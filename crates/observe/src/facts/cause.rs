@@ -98,6 +98,8 @@ causes! {
     KeysUnavailable, "keys_unavailable", Server, "The keys of `jwt` could not be fetched from their URL yet, so that no token can be checked; answered with 503.";
     TooManyLogins, "too_many_logins", Policy, "The client has sent too many wrong passwords, and must wait; answered with 429.";
     LoginsFull, "logins_full", Policy, "As many passwords as Offramp lets wait were waiting to be checked; answered with 503.";
+    TokensFull, "tokens_full", Policy, "As many tokens of `jwt` as Offramp lets wait were waiting to be checked; answered with 503.";
+    TokenExpired, "token_expired", Policy, "The token that opened the WebSocket or other tunnel has ended, and `keep_tunnels` does not let it go on.";
     HeadersTooLarge, "headers_too_large", Policy, "The head of the request has more fields or bytes than are allowed; answered with 431.";
     H2ProtocolError, "h2_protocol_error", Client, "The client broke the rules of HTTP/2 (RFC 9113); `detail` says how.";
     H2Flood, "h2_flood", Client, "The client sent more resets, pings, settings or empty frames than any honest client.";

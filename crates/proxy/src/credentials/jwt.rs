@@ -1,6 +1,6 @@
 //! JSON Web Tokens (RFC 7519) that others have signed: which are believed, and what they say.
 //!
-//! Signatures are RS256, ES256 and EdDSA (RFC 7518, RFC 8037), checked by the keys of a set ([`KeySet`]). The key decides on
+//! Signatures are RS256, ES256 and EdDSA (RFC 7518, RFC 8037), the last also by its name of RFC 9864, checked by the keys of a set ([`KeySet`]). The key decides on
 //! the algorithm, and never the token alone (RFC 8725 §3.1): `none` and the symmetric algorithms do not exist here. Keys and
 //! addresses of keys that a token brings itself are not looked at. Without I/O; the time is an argument.
 
@@ -8,6 +8,7 @@ mod claims;
 mod keys;
 mod source;
 mod tokens;
+mod unique;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -43,12 +44,25 @@ pub struct Jwt {
 pub struct JwtRules {
     /// Who must have issued it; `None`: anybody whose key is in the set.
     pub issuer: Option<String>,
-    /// For whom it must be: one of these; empty: for anybody.
-    pub audience: Vec<String>,
+    /// For whom it must be.
+    pub audience: JwtAudience,
     /// By how much clocks may differ.
     pub leeway: Duration,
+    /// Tunnels go on when the token that opened them has ended.
+    pub keep_tunnels: bool,
     /// The fields that servers get, and the claim or the JSON pointer of each.
     pub headers: Vec<(HeaderName, String)>,
+}
+
+/// For whom a token must be (RFC 7519 §4.1.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JwtAudience {
+    /// For nobody in particular: a recipient that does not find itself in `aud` must refuse the token.
+    Unnamed,
+    /// For one of these.
+    OneOf(Vec<String>),
+    /// For anybody.
+    Anybody,
 }
 
 /// What a token that is believed says.
@@ -60,6 +74,8 @@ pub(crate) struct Token {
     pub(crate) fields: Vec<(HeaderName, Vec<u8>)>,
     /// When it ends, in seconds since 1970, with the leeway.
     ends: f64,
+    /// The end of a tunnel that the token opens; `None`: it may go on.
+    pub(crate) tunnel_end: Option<SystemTime>,
 }
 
 /// Why a token is not believed, for events.
@@ -72,6 +88,8 @@ pub(crate) enum Disbelief {
     Wrong(Why),
     /// Nobody can tell: there are no keys yet.
     NoKeys,
+    /// Too many tokens wait to be checked.
+    Busy,
 }
 
 impl From<Why> for Disbelief {
@@ -113,6 +131,7 @@ impl Jwt {
         if head.contains_key("crit") || head.contains_key("zip") {
             return Err("the token has extensions");
         }
+        is_of_a_known_type(&head)?;
         let algorithm = head.get("alg").and_then(Value::as_str).and_then(Algorithm::of);
         let algorithm = algorithm.ok_or("the algorithm of the token is not RS256, ES256 or EdDSA")?;
         let key_id = match head.get("kid") {
@@ -182,34 +201,62 @@ impl JwtRules {
         {
             return Err("the token has another issuer");
         }
-        let meant = |audience: &Value| {
-            audience.as_str().is_some_and(|name| self.audience.iter().any(|one| one == name))
-        };
-        let is_meant = match claims.get("aud") {
-            _ if self.audience.is_empty() => true,
-            Some(Value::Array(all)) => all.iter().any(meant),
-            Some(one) => meant(one),
-            None => false,
-        };
-        if !is_meant {
-            return Err("the token has another audience");
-        }
+        self.audience.admits(claims.get("aud"))?;
         let user = claims.get("sub").and_then(Value::as_str).filter(|user| user.len() <= USER_MAX);
         let fields = self
             .headers
             .iter()
             .filter_map(|(name, claim)| Some((name.clone(), claims::field(claims::find(claims, claim)?)?)));
-        Ok(Token { user: user.map(|user| user.as_bytes().into()), fields: fields.collect(), ends })
+        // What lies beyond the clock never comes.
+        let end = Duration::try_from_secs_f64(ends).ok().and_then(|end| UNIX_EPOCH.checked_add(end));
+        let tunnel_end = end.filter(|_| !self.keep_tunnels);
+        Ok(Token {
+            user: user.map(|user| user.as_bytes().into()),
+            fields: fields.collect(),
+            ends,
+            tunnel_end,
+        })
     }
+}
+
+impl JwtAudience {
+    fn admits(&self, claim: Option<&Value>) -> Result<(), Why> {
+        let names = match (self, claim) {
+            (Self::Anybody, _) | (Self::Unnamed, None) => return Ok(()),
+            (Self::Unnamed, Some(_)) => {
+                return Err("the token is for an audience, and `audience` is not set");
+            }
+            (Self::OneOf(names), _) => names,
+        };
+        let meant =
+            |audience: &Value| audience.as_str().is_some_and(|name| names.iter().any(|one| one == name));
+        let is_meant = match claim {
+            Some(Value::Array(all)) => all.iter().any(meant),
+            Some(one) => meant(one),
+            None => false,
+        };
+        if is_meant { Ok(()) } else { Err("the token has another audience") }
+    }
+}
+
+/// Refuses what an issuer signs for other purposes (RFC 8725 §3.11). `application/` may be left out where no other slash
+/// follows, and upper case means nothing (RFC 7515 §4.1.9). Access tokens have a type of their own (RFC 9068 §2.1).
+fn is_of_a_known_type(head: &Map<String, Value>) -> Result<(), Why> {
+    const APPLICATION: &str = "application/";
+    let Some(kind) = head.get("typ") else { return Ok(()) };
+    let Some(kind) = kind.as_str() else { return Err("the type of the token is not JWT or at+jwt") };
+    let bare = match kind.split_at_checked(APPLICATION.len()) {
+        Some((front, rest)) if front.eq_ignore_ascii_case(APPLICATION) => rest,
+        _ => kind,
+    };
+    let known = ["JWT", "at+jwt"].iter().any(|known| bare.eq_ignore_ascii_case(known));
+    if known { Ok(()) } else { Err("the type of the token is not JWT or at+jwt") }
 }
 
 /// A JSON object within a token.
 fn object(text: &str) -> Result<Map<String, Value>, Why> {
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| "this is no token")?;
-    match serde_json::from_slice(&bytes) {
-        Ok(Value::Object(object)) => Ok(object),
-        _ => Err("this is no token"),
-    }
+    unique::object(&bytes).ok_or("this is no token")
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod jwt;
 
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::time::SystemTime;
 
 use http::{HeaderName, Method};
 use offramp_http::head::{self, Fields, Response};
@@ -54,6 +55,8 @@ pub(crate) struct Granted {
     fields: Grant,
     /// The values of `Set-Cookie` that the client gets, whatever else it gets.
     cookies: Vec<Vec<u8>>,
+    /// The end of a tunnel that the request becomes, where a token sets one.
+    pub(crate) tunnel_end: Option<SystemTime>,
 }
 
 /// Why a request is not let in.
@@ -102,7 +105,9 @@ impl Checking<'_> {
             granted.fields.extend(basic::check(session, context, basic, &request.fields).await?);
         }
         if let Some(tokens) = &self.route.access.jwt {
-            granted.fields.extend(jwt::check(session, context, tokens, &request.fields).await?);
+            let (fields, tunnel_end) = jwt::check(session, context, tokens, &request.fields).await?;
+            granted.fields.extend(fields);
+            granted.tunnel_end = tunnel_end;
         }
         if let Some(auth) = &self.route.access.forward {
             let (fields, cookies) =

@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Buf as _;
 use http::HeaderValue;
@@ -32,6 +32,8 @@ const TURN: usize = 8;
 pub(crate) struct Switch {
     /// The server's side.
     pub(crate) server: Tunnel,
+    /// The end of the token that opened it, where it ends with that.
+    pub(crate) ends: Option<SystemTime>,
     /// Who tells of the request's end.
     pub(crate) record_guard: RecordGuard,
 }
@@ -193,8 +195,13 @@ fn both(
     }
 }
 
-/// Moves bytes between `client` and the server until both directions are over, one breaks, or nothing moves
-/// for `idle`. `early` came from the client already.
+/// The pause until a tunnel is looked at: `idle`, or the time that its token leaves.
+fn until(ends: Option<SystemTime>, idle: Duration) -> Duration {
+    ends.map_or(idle, |end| end.duration_since(SystemTime::now()).unwrap_or_default().min(idle))
+}
+
+/// Moves bytes between `client` and the server until both directions are over, one breaks, nothing moves
+/// for `idle`, or the token of the request has ended. `early` came from the client already.
 pub(crate) async fn run(
     session: &Session,
     client: &mut dyn End,
@@ -202,12 +209,12 @@ pub(crate) async fn run(
     switch: Switch,
     idle: Duration,
 ) -> Cause {
-    let Switch { mut server, record_guard } = switch;
+    let Switch { mut server, ends, record_guard } = switch;
     let idle = record_guard.0.idle.get().unwrap_or(idle);
     let worker = Rc::clone(&session.worker);
     let mut up = Way { moved: early.len() as u64, kept: early, ..Way::default() };
     let mut down = Way::default();
-    let mut alarm = pin!(sleep(idle));
+    let mut alarm = pin!(sleep(until(ends, idle)));
     let (mut seen, mut since) = (0, coarse_ms());
     let mut place = None;
     let cause = poll_fn(|cx| {
@@ -235,12 +242,15 @@ pub(crate) async fn run(
         }
         record_guard.0.held_until(server.link.socket().waited_for_pace_until());
         while alarm.as_mut().poll(cx).is_ready() {
+            if ends.is_some_and(|end| end <= SystemTime::now()) {
+                return Poll::Ready(Cause::TokenExpired);
+            }
             let since = since.max(server.link.socket().waited_for_pace_until());
             let left = idle.saturating_sub(Duration::from_millis(coarse_ms().saturating_sub(since)));
             if left.is_zero() {
                 return Poll::Ready(Cause::IdleTimeout);
             }
-            alarm.as_mut().reset(Instant::now() + left);
+            alarm.as_mut().reset(Instant::now() + until(ends, left));
         }
         Poll::Pending
     })

@@ -38,12 +38,12 @@ pub(super) fn credentials() -> impl Strategy<Value = Credentials> {
     let jwks = prop_oneof![file().prop_map(Jwks::File), server];
     let jwt =
         (jwks, option::of(text()), vec(text(), 0..3), vec((name(), text()), 0..3), duration(0, 3_600_000));
-    let jwt = (jwt, any::<bool>()).prop_map(
-        |((jwks, issuer, mut audience, mut headers, leeway), keep_authorization)| {
+    let jwt = (jwt, any::<bool>(), any::<bool>()).prop_map(
+        |((jwks, issuer, mut audience, mut headers, leeway), keep_authorization, keep_tunnels)| {
             distinct(&mut audience);
             headers.sort();
             headers.dedup_by(|one, other| one.0 == other.0);
-            JwtAuth { jwks, issuer, audience, headers, leeway, keep_authorization }
+            JwtAuth { jwks, issuer, audience, headers, leeway, keep_authorization, keep_tunnels }
         },
     );
     let shown = prop_oneof![

@@ -32,7 +32,8 @@ impl Algorithm {
         match name {
             "RS256" => Some(Self::Rs256),
             "ES256" => Some(Self::Es256),
-            "EdDSA" => Some(Self::EdDsa),
+            // The same algorithm where the curve is Ed25519, which is the only one here (RFC 9864 §2.2).
+            "EdDSA" | "Ed25519" => Some(Self::EdDsa),
             _ => None,
         }
     }

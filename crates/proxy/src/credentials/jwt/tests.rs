@@ -24,7 +24,13 @@ fn at(seconds: u64) -> SystemTime {
 }
 
 fn rules() -> JwtRules {
-    JwtRules { issuer: None, audience: Vec::new(), leeway: Duration::from_secs(60), headers: Vec::new() }
+    JwtRules {
+        issuer: None,
+        audience: JwtAudience::Unnamed,
+        leeway: Duration::from_secs(60),
+        headers: Vec::new(),
+        keep_tunnels: false,
+    }
 }
 
 fn encoded(text: impl AsRef<[u8]>) -> String {
@@ -100,7 +106,7 @@ fn claims_must_be_for_here_and_now() {
     let issuer = Issuer::new();
     let rules = JwtRules {
         issuer: Some("https://idp.example.org".to_owned()),
-        audience: vec!["www".to_owned(), "api".to_owned()],
+        audience: JwtAudience::OneOf(vec!["www".to_owned(), "api".to_owned()]),
         headers: vec![
             (HeaderName::from_static("remote-user"), "sub".to_owned()),
             (HeaderName::from_static("remote-groups"), "/realm/groups".to_owned()),
@@ -147,6 +153,86 @@ fn claims_must_be_for_here_and_now() {
     let mut endless = good.clone();
     endless.as_object_mut().unwrap().remove("exp");
     assert_eq!(check(&endless, NOW), Err("the token has no exp"));
+}
+
+#[test]
+fn a_token_for_somebody_is_refused_where_nobody_said_who_this_is() {
+    let issuer = Issuer::new();
+    let check = |audience: JwtAudience, claims: &Value| {
+        let jwt = Jwt::new(set(&[issuer.key("a")]), JwtRules { audience, ..rules() });
+        jwt.check(&issuer.token(&json!({ "alg": "EdDSA" }), claims), at(NOW)).map(drop)
+    };
+    assert_eq!(check(JwtAudience::Unnamed, &json!({ "exp": END })), Ok(()));
+    assert_eq!(check(JwtAudience::Anybody, &json!({ "exp": END })), Ok(()));
+    for audience in [json!("www"), json!(["www", "api"]), json!([]), json!(""), json!(null), json!(1)] {
+        let claims = json!({ "exp": END, "aud": audience });
+        let refused = Err("the token is for an audience, and `audience` is not set");
+        assert_eq!(check(JwtAudience::Unnamed, &claims), refused, "{claims}");
+        assert_eq!(check(JwtAudience::Anybody, &claims), Ok(()), "{claims}");
+    }
+}
+
+#[test]
+fn tokens_of_other_types_are_refused() {
+    let issuer = Issuer::new();
+    let jwt = Jwt::new(set(&[issuer.key("a")]), rules());
+    let check = |head: Value| jwt.check(&issuer.token(&head, &json!({ "exp": END })), at(NOW)).map(drop);
+    for kind in
+        ["JWT", "jwt", "at+jwt", "AT+JWT", "application/at+jwt", "Application/AT+jwt", "application/jwt"]
+    {
+        for algorithm in ["EdDSA", "Ed25519"] {
+            assert_eq!(check(json!({ "alg": algorithm, "typ": kind })), Ok(()), "{kind}");
+        }
+    }
+    for kind in [
+        json!("logout+jwt"),
+        json!("secevent+jwt"),
+        json!("application/"),
+        json!("application/application/jwt"),
+        json!("text/jwt"),
+        json!("JWT "),
+        json!(""),
+        json!(null),
+        json!(["JWT"]),
+    ] {
+        let head = json!({ "alg": "EdDSA", "typ": kind });
+        assert_eq!(check(head), Err("the type of the token is not JWT or at+jwt"), "{kind}");
+    }
+}
+
+#[test]
+fn a_name_that_is_there_twice_is_refused() {
+    let issuer = Issuer::new();
+    let jwt = Jwt::new(set(&[issuer.key("a")]), rules());
+    let check = |head: &str, claims: &str| {
+        let message = format!("{}.{}", encoded(head), encoded(claims));
+        let signature = issuer.0.sign(message.as_bytes());
+        jwt.check(&format!("{message}.{}", encoded(signature.as_ref())), at(NOW)).map(drop)
+    };
+    let (head, claims) = (r#"{"alg":"EdDSA"}"#, r#"{"exp":1300819380}"#);
+    assert_eq!(check(head, claims), Ok(()));
+    for (head, claims) in [
+        (r#"{"alg":"EdDSA","alg":"EdDSA"}"#, claims),
+        (head, r#"{"exp":1300819380,"exp":1300819380}"#),
+        (head, r#"{"exp":1,"\u0065xp":1300819380}"#),
+        (head, r#"{"exp":1300819380,"sub":"a","sub":"b"}"#),
+    ] {
+        assert_eq!(check(head, claims), Err("this is no token"), "{head} {claims}");
+    }
+}
+
+#[test]
+fn a_token_says_when_its_tunnels_end() {
+    let issuer = Issuer::new();
+    let end = |exp: Value, keep_tunnels: bool| {
+        let jwt = Jwt::new(set(&[issuer.key("a")]), JwtRules { keep_tunnels, ..rules() });
+        jwt.check(&issuer.token(&json!({ "alg": "EdDSA" }), &json!({ "exp": exp })), at(NOW))
+            .unwrap()
+            .tunnel_end
+    };
+    assert_eq!(end(json!(END), false), Some(at(END + 60)));
+    assert_eq!(end(json!(END as f64 + 0.5), false), Some(at(END + 60) + Duration::from_millis(500)));
+    assert_eq!((end(json!(1e300), false), end(json!(END), true)), (None, None));
 }
 
 #[test]
@@ -253,17 +339,20 @@ async fn tokens_are_remembered_by_keys_and_rules() {
     let (keys, known) = (set(&[issuer.key("a")]), KnownTokens::default());
     let jwt = Jwt::new(keys.clone(), rules());
     let token = issuer.token(&json!({ "alg": "EdDSA" }), &json!({ "exp": 4_102_444_800_u64 }));
-    let first = known.check(&jwt, &token).await.unwrap();
-    let again = known.check(&jwt, &token).await.unwrap();
+    let first = known.check(&jwt, &token, None).await.unwrap();
+    let again = known.known(&jwt, &token).unwrap().unwrap();
     assert!(std::rc::Rc::ptr_eq(&first, &again), "it was not checked again");
     // Others know nothing of it.
-    let strict = Jwt::new(keys, JwtRules { audience: vec!["www".to_owned()], ..rules() });
-    assert_eq!(known.check(&strict, &token).await, Err(Disbelief::Wrong("the token has another audience")));
+    let strict = Jwt::new(keys, JwtRules { audience: JwtAudience::OneOf(vec!["www".to_owned()]), ..rules() });
+    assert_eq!(
+        known.check(&strict, &token, None).await,
+        Err(Disbelief::Wrong("the token has another audience"))
+    );
     let stranger = Jwt::new(set(&[Issuer::new().key("a")]), rules());
     let wrong = Err(Disbelief::Wrong("the signature of the token is wrong"));
-    assert_eq!(known.check(&stranger, &token).await, wrong);
+    assert_eq!(known.check(&stranger, &token, None).await, wrong);
     let changed = token.replacen('.', "A.", 1);
-    assert!(known.check(&jwt, &changed).await.is_err());
+    assert!(known.check(&jwt, &changed, None).await.is_err());
 }
 
 #[tokio::test]
@@ -275,9 +364,10 @@ async fn fetched_keys_come_go_and_are_asked_for() {
         issuer.token(&json!({ "alg": "EdDSA", "kid": id }), &json!({ "exp": 4_102_444_800_u64 }))
     };
     let (first, second) = (token(&old, "a"), token(&new, "b"));
-    assert_eq!(known.check(&jwt, &first).await, Err(Disbelief::NoKeys));
+    assert_eq!(known.known(&jwt, &first), Err(Disbelief::NoKeys));
+    assert_eq!(known.check(&jwt, &first, None).await, Err(Disbelief::NoKeys));
     fetched.set(key_set(&[old.key("a")]));
-    assert!(known.check(&jwt, &first).await.is_ok());
+    assert!(known.check(&jwt, &first, None).await.is_ok());
     // The token of another key has the keys fetched, and is let in by those that come.
     let fetch = async {
         fetched.asked().await;
@@ -286,16 +376,19 @@ async fn fetched_keys_come_go_and_are_asked_for() {
         fetched.set(key_set(&[old.key("a"), new.key("b")]));
         fetched.end(true);
     };
-    assert!(tokio::join!(known.check(&jwt, &second), fetch).0.is_ok());
-    assert!(known.check(&jwt, &second).await.is_ok() && known.check(&jwt, &first).await.is_ok());
+    assert!(tokio::join!(known.check(&jwt, &second, None), fetch).0.is_ok());
+    assert!(known.check(&jwt, &second, None).await.is_ok() && known.check(&jwt, &first, None).await.is_ok());
     // Others are refused at once for a while, and a wrong signature of a known key asks for nothing.
     let refused = |why| Err(Disbelief::Wrong(why));
-    assert_eq!(known.check(&jwt, &token(&new, "c")).await, refused("no key of the set is for this token"));
+    assert_eq!(
+        known.check(&jwt, &token(&new, "c"), None).await,
+        refused("no key of the set is for this token")
+    );
     fetched.rested();
     let stolen = token(&Issuer::new(), "a");
-    assert_eq!(known.check(&jwt, &stolen).await, refused("the signature of the token is wrong"));
+    assert_eq!(known.check(&jwt, &stolen, None).await, refused("the signature of the token is wrong"));
     // A key that the issuer takes back is believed no more, though its tokens were remembered.
     fetched.set(key_set(&[new.key("b")]));
     fetched.end(true);
-    assert!(known.check(&jwt, &first).await.is_err() && known.check(&jwt, &second).await.is_ok());
+    assert!(known.check(&jwt, &first, None).await.is_err() && known.check(&jwt, &second, None).await.is_ok());
 }

@@ -2,25 +2,31 @@
 //! with each request.
 //!
 //! One signature is checked at a time, and then the event loop looks at all others: whatever clients send, no turn of the
-//! loop has more than one.
+//! loop has more than one. Requests that wait for it take turns by client ([`FairPermits`]).
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hasher as _;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use offramp_net::turn;
 use rustls::crypto::aws_lc_rs;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
-use tokio::sync::Semaphore;
 
-use super::{Disbelief, Jwt, KeySet, Token, Unchecked, Why};
+use super::{Disbelief, Jwt, KeySet, Token, Unchecked};
+use crate::fair_permits::FairPermits;
+use crate::fair_queue::ClientNetworkPath;
 
 /// How many tokens each worker remembers.
 const REMEMBERED: usize = 4096;
 /// How large the fields of all of them may be, in bytes.
 const FIELDS_MAX: usize = 1 << 20;
+/// How many requests of a worker wait for a signature: a third of a second of work for one core.
+const SIGNATURES: usize = 4096;
+/// How many requests of a worker wait for keys that are being fetched.
+const FETCHES: usize = 1024;
 /// For how long.
 const REMEMBER: Duration = Duration::from_secs(5 * 60);
 
@@ -28,8 +34,9 @@ const REMEMBER: Duration = Duration::from_secs(5 * 60);
 pub(crate) struct KnownTokens {
     key: [u8; 16],
     right: RefCell<Right>,
-    /// Who checks a signature.
-    turn: Semaphore,
+    /// Requests that wait for a signature to be checked, and for keys that are being fetched.
+    signatures: Rc<FairPermits>,
+    fetches: Rc<FairPermits>,
 }
 
 #[derive(Default)]
@@ -53,26 +60,36 @@ impl Default for KnownTokens {
         // Tokens are never remembered by a key that somebody could know.
         let drawn = aws_lc_rs::default_provider().secure_random.fill(&mut key).is_ok();
         assert!(drawn, "the system has random numbers: TLS has drawn some before");
-        Self { key, right: RefCell::default(), turn: Semaphore::new(1) }
+        let signatures = FairPermits::new(1, SIGNATURES);
+        Self { key, right: RefCell::default(), signatures, fetches: FairPermits::new(0, FETCHES) }
     }
 }
 
 impl KnownTokens {
-    /// What a token says, if `jwt` believes it. Waits for a signature of others, and for keys that are being fetched.
-    pub(crate) async fn check(&self, jwt: &Jwt, token: &str) -> Result<Rc<Token>, Disbelief> {
+    /// What a token says that was believed a moment ago.
+    pub(crate) fn known(&self, jwt: &Jwt, token: &str) -> Result<Option<Rc<Token>>, Disbelief> {
         let digest = jwt.keys.with(|keys| self.digest(jwt, keys, token)).ok_or(Disbelief::NoKeys)?;
-        if let Some(known) = self.right.borrow().get(digest, SystemTime::now()) {
-            return Ok(known);
-        }
+        Ok(self.right.borrow().get(digest, SystemTime::now()))
+    }
+
+    /// What a token of `client` says that is not known, if `jwt` believes it. Waits for signatures of others, and for
+    /// keys that are being fetched.
+    pub(crate) async fn check(
+        &self,
+        jwt: &Jwt,
+        token: &str,
+        client: Option<IpAddr>,
+    ) -> Result<Rc<Token>, Disbelief> {
+        let client = ClientNetworkPath::of(client);
         let unchecked = jwt.read(token, SystemTime::now())?;
         let keys = jwt.keys.current().ok_or(Disbelief::NoKeys)?;
-        match self.verify((jwt, &keys), token, &unchecked).await {
-            // Rare, and larger than all the rest.
-            Err(why) if unchecked.names_another(&keys) => match Box::pin(jwt.keys.newer(&keys)).await {
-                Some(newer) => Ok(self.verify((jwt, &newer), token, &unchecked).await?),
-                None => Err(why.into()),
-            },
-            outcome => Ok(outcome?),
+        match self.verify((jwt, &keys), token, &unchecked, client).await {
+            Err(Disbelief::Wrong(why)) if unchecked.names_another(&keys) => {
+                let newer = self.fetches.beside(client, jwt.keys.newer(&keys)).await;
+                let newer = newer.ok_or(Disbelief::Busy)?.ok_or(why)?;
+                self.verify((jwt, &newer), token, &unchecked, client).await
+            }
+            outcome => outcome,
         }
     }
 
@@ -82,9 +99,9 @@ impl KnownTokens {
         (jwt, keys): (&Jwt, &KeySet),
         token: &str,
         unchecked: &Unchecked<'_>,
-    ) -> Result<Rc<Token>, Why> {
-        // It is never closed.
-        let _permit = self.turn.acquire().await.map_err(|_| "no signature can be checked")?;
+        client: ClientNetworkPath,
+    ) -> Result<Rc<Token>, Disbelief> {
+        let _turn = self.signatures.enter(client).await.ok_or(Disbelief::Busy)?;
         // Another request with it may have been in front of this one.
         let (digest, now) = (self.digest(jwt, keys, token), SystemTime::now());
         if let Some(known) = self.right.borrow().get(digest, now) {
@@ -155,7 +172,7 @@ mod tests {
         let (mut right, now) = (Right::default(), SystemTime::now());
         let token = |size: usize, ends: f64| {
             let fields = vec![(HeaderName::from_static("x"), vec![b'x'; size])];
-            Rc::new(Token { user: None, fields, ends })
+            Rc::new(Token { user: None, fields, ends, tunnel_end: None })
         };
         for digest in 0..3 * REMEMBERED as u128 {
             right.add(digest, &token(1, f64::MAX), now);

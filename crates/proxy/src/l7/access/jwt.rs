@@ -1,6 +1,7 @@
 //! Tokens in requests (RFC 6750, RFC 7519).
 
 use std::rc::Rc;
+use std::time::SystemTime;
 
 use http::StatusCode;
 use offramp_http::head::Fields;
@@ -16,23 +17,37 @@ use crate::l7::session::Session;
 const NO_TOKEN: &str = "Bearer realm=\"restricted\"";
 const WRONG_TOKEN: &str = "Bearer realm=\"restricted\", error=\"invalid_token\"";
 
-/// When to come again, in seconds, where there are no keys yet.
-const AGAIN: u32 = 5;
+/// When to come again, in seconds: where there are no keys yet, and where too many tokens wait.
+const NO_KEYS_PAUSE: u32 = 5;
+const FULL_PAUSE: u32 = 1;
 
-/// Whether the request has a token that is believed.
+/// Checks the token of a request. Gives what servers get, and when a tunnel that it opens ends.
 pub(super) async fn check(
     session: &Rc<Session>,
     context: &RequestContext,
     jwt: &Jwt,
     fields: &Fields,
-) -> Result<Grant, Refusal> {
+) -> Result<(Grant, Option<SystemTime>), Refusal> {
     let token = token(fields).ok_or_else(|| refusal(None))?;
-    let token = session.worker.tokens.check(jwt, token).await.map_err(|disbelief| match disbelief {
-        Disbelief::Wrong(why) => refusal(Some(why)),
-        Disbelief::NoKeys => no_keys(),
-    })?;
+    let tokens = &session.worker.tokens;
+    let token = match tokens.known(jwt, token).map_err(disbelieved)? {
+        Some(known) => known,
+        // Once for each token, and larger than all the rest of the request's future.
+        None => {
+            let checked = Box::pin(tokens.check(jwt, token, context.named.or(session.ip)));
+            checked.await.map_err(disbelieved)?
+        }
+    };
     context.record.note(|facts| facts.request.user.clone_from(&token.user));
-    Ok(token.fields.clone())
+    Ok((token.fields.clone(), token.tunnel_end))
+}
+
+fn disbelieved(disbelief: Disbelief) -> Refusal {
+    match disbelief {
+        Disbelief::Wrong(why) => refusal(Some(why)),
+        Disbelief::NoKeys => later(Cause::KeysUnavailable, NO_KEYS_PAUSE),
+        Disbelief::Busy => later(Cause::TokensFull, FULL_PAUSE),
+    }
 }
 
 fn refusal(why: Option<Why>) -> Refusal {
@@ -41,10 +56,10 @@ fn refusal(why: Option<Why>) -> Refusal {
     Refusal::new(StatusCode::UNAUTHORIZED, close).with_field(b"www-authenticate", challenge)
 }
 
-/// Where nobody can tell whether a token is right, nobody is let in.
-fn no_keys() -> Refusal {
-    let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, Cause::KeysUnavailable);
-    Refusal { retry_after: Some(AGAIN), ..refusal }
+/// Refuses where nobody can tell whether a token is right.
+fn later(cause: Cause, seconds: u32) -> Refusal {
+    let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, cause);
+    Refusal { retry_after: Some(seconds), ..refusal }
 }
 
 /// The token that a request has; nothing where it has none, or several.
