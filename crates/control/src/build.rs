@@ -12,6 +12,7 @@ mod coverage;
 mod http;
 mod routes;
 mod server_tls;
+mod ties;
 mod tls;
 mod trust;
 

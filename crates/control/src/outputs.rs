@@ -1,8 +1,6 @@
 //! Where the logs go: from the words of the configuration to those of `observe`.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use offramp_config::model::{self, AccessFormat, AccessLog, AccessOutput, Anonymize, Config, SyslogAddress};
@@ -200,41 +198,9 @@ fn syslog(address: &SyslogAddress) -> SyslogTarget {
     }
 }
 
-/// The key under which fields are hashed; made where there is none yet. Of several processes that make it at
-/// once, one wins, and all use its key.
+/// The key under which fields are hashed; made where there is none yet.
 fn hash_key(state_dir: &Path) -> io::Result<HashKey> {
-    let path = key_path(state_dir);
-    let mut key = [0; KEY_BYTES];
-    match File::open(&path) {
-        Ok(mut file) => {
-            file.read_exact(&mut key)?;
-            return Ok(HashKey::from(key));
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    File::open("/dev/urandom")?.read_exact(&mut key)?;
-    let draft = path.with_extension(format!("new{}", std::process::id()));
-    // What a process of the same number has left. The file is new, and never what a link leads to: root may be at work
-    // here in a folder of another user's.
-    let _ = fs::remove_file(&draft);
-    let made = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)
-        .and_then(|mut file| file.write_all(&key).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::hard_link(&draft, &path));
-    // It has its name, or is of no use.
-    let _ = fs::remove_file(&draft);
-    match made {
-        Ok(()) => Ok(HashKey::from(key)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            File::open(&path)?.read_exact(&mut key)?;
-            Ok(HashKey::from(key))
-        }
-        Err(error) => Err(error),
-    }
+    state::secret(&key_path(state_dir)).map(HashKey::from)
 }
 
 fn key_path(state_dir: &Path) -> PathBuf {
@@ -247,9 +213,6 @@ fn unusable(state_dir: &Path) -> impl Fn(io::Error) -> Finding {
         Finding::nowhere(format!("access_log.hash: the key {} cannot be used: {error}", path.display()))
     }
 }
-
-/// Of SipHash.
-const KEY_BYTES: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -324,18 +287,6 @@ mod tests {
         let files: Vec<_> = fs::read_dir(&config.state_dir).unwrap().map(|file| file.unwrap()).collect();
         assert_eq!(files.len(), 1);
         assert_eq!(files[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    }
-
-    #[test]
-    fn the_key_is_not_written_through_a_link() {
-        let dir = tempfile::tempdir().unwrap();
-        let other = dir.path().join("other");
-        fs::write(&other, "as it was").unwrap();
-        let draft = dir.path().join(format!("hash.new{}", std::process::id()));
-        std::os::unix::fs::symlink(&other, &draft).unwrap();
-        hash_key(dir.path()).unwrap();
-        assert_eq!(fs::read_to_string(&other).unwrap(), "as it was");
-        assert!(!draft.exists() && dir.path().join("hash.key").exists());
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! The state directory: where the local CA keeps its keys.
+//! The state directory: where the local CA keeps its keys, and secrets of the installation are.
 //!
 //! It is made only where something is kept in it, and closed to everybody else. What is there already
 //! is never changed, only complained about.
 
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Finding};
@@ -34,6 +34,45 @@ pub(crate) fn prepare(dir: &Path) -> Result<Vec<Finding>, Error> {
     let open = found.permissions().mode() & 0o022 != 0;
     let warning = format!("others may write to the state directory {0}; chmod 700 {0}", dir.display());
     Ok(open.then(|| Finding::nowhere(warning)).into_iter().collect())
+}
+
+/// The size of a secret: a key of SipHash.
+pub(crate) const SECRET_BYTES: usize = 16;
+
+/// The secret in a file of the state directory; made where there is none yet. Of several processes that make it at
+/// once, one wins, and all use its secret.
+pub(crate) fn secret(path: &Path) -> io::Result<[u8; SECRET_BYTES]> {
+    let mut secret = [0; SECRET_BYTES];
+    match File::open(path) {
+        Ok(mut file) => {
+            file.read_exact(&mut secret)?;
+            return Ok(secret);
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    let draft = path.with_extension(format!("new{}", std::process::id()));
+    // What a process of the same number has left. The file is new, and never what a link leads to: root may be at work
+    // here in a folder of another user's.
+    let _ = fs::remove_file(&draft);
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)
+        .and_then(|mut file| file.write_all(&secret).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::hard_link(&draft, path));
+    // It has its name, or is of no use.
+    let _ = fs::remove_file(&draft);
+    match made {
+        Ok(()) => Ok(secret),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            File::open(path)?.read_exact(&mut secret)?;
+            Ok(secret)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The files of an SQLite database: itself, its log of writes, and the index of that.
@@ -70,6 +109,31 @@ mod tests {
         let warnings = prepare(&dir).unwrap();
         assert!(warnings[0].text.contains("chmod 700"), "{warnings:?}");
         assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o777);
+    }
+
+    #[test]
+    fn a_secret_is_made_once_and_is_nobody_elses() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.key");
+        let made = secret(&path).unwrap();
+        assert_eq!(secret(&path).unwrap(), made);
+        assert_ne!(secret(&dir.path().join("y.key")).unwrap(), made);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no draft is left");
+        fs::write(&path, "short").unwrap();
+        assert!(secret(&path).is_err());
+    }
+
+    #[test]
+    fn a_secret_is_not_written_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = dir.path().join("other");
+        fs::write(&other, "as it was").unwrap();
+        let draft = dir.path().join(format!("hash.new{}", std::process::id()));
+        std::os::unix::fs::symlink(&other, &draft).unwrap();
+        secret(&dir.path().join("hash.key")).unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "as it was");
+        assert!(!draft.exists() && dir.path().join("hash.key").exists());
     }
 
     #[test]

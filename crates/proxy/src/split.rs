@@ -47,7 +47,7 @@ pub struct Share {
 pub(crate) struct Choice {
     /// The place of the backend.
     pub(crate) backend: usize,
-    /// Whether the client is to be told by the cookie: the share decided, and the client had none yet.
+    /// Whether the client is to be told by the cookie: the share decided, and the client had none yet, or an old one.
     pub(crate) fresh: bool,
 }
 
@@ -82,9 +82,14 @@ impl Split {
         client: Option<IpAddr>,
         random: impl FnOnce() -> u64,
     ) -> Choice {
-        let settled = self.named(fields).or_else(|| self.tied(fields));
-        let share = settled.unwrap_or_else(|| self.place(self.number(fields, client).unwrap_or_else(random)));
-        Choice { backend: share.backend, fresh: settled.is_none() && self.sticky.is_some() }
+        if let Some(share) = self.named(fields) {
+            return Choice { backend: share.backend, fresh: false };
+        }
+        if let Some((share, outdated)) = self.tied(fields) {
+            return Choice { backend: share.backend, fresh: outdated };
+        }
+        let share = self.place(self.number(fields, client).unwrap_or_else(random));
+        Choice { backend: share.backend, fresh: self.sticky.is_some() }
     }
 
     /// The share that the request names.
@@ -95,11 +100,12 @@ impl Split {
         header.or_else(|| cookie(fields, self.cookie.as_ref()?).and_then(of))
     }
 
-    /// The share that the client had before, unless it was closed.
-    fn tied(&self, fields: &Fields) -> Option<&Share> {
+    /// The share that the client had before, unless it was closed; set for a cookie that is to be replaced.
+    fn tied(&self, fields: &Fields) -> Option<(&Share, bool)> {
         let names = self.shares.iter().map(|share| &*share.name);
-        let place = self.sticky.as_ref()?.server(fields, names)?;
-        Some(&self.shares[place]).filter(|share| share.weight > 0)
+        let tie = self.sticky.as_ref()?.server(fields, names)?;
+        let share = Some(&self.shares[tie.server]).filter(|share| share.weight > 0);
+        Some((share?, tie.outdated))
     }
 
     /// The number that the key of a request has; `None` where chance decides. One without the key goes by its client.
@@ -139,6 +145,8 @@ fn network(client: IpAddr) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use offramp_upstream::StickyKey;
+
     use super::*;
 
     fn split(weights: &[u16], by: Option<HashKey>) -> Split {
@@ -220,7 +228,9 @@ mod tests {
         let mut split = split(&[1, 1, 0], None);
         split.header = Some(http::HeaderName::from_static("x-version"));
         split.cookie = Some("version".into());
-        split.sticky = Some(Sticky { cookie: "share".into() });
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
+        let key = StickyKey::new([7; StickyKey::BYTES], later);
+        split.sticky = Some(Sticky { cookie: "share".into(), key });
         let of = |split: &Split, name: &'static str, value: String| {
             let fields: Fields = [(name, value)].into_iter().collect();
             split.choose(&fields, client(1), || 0)
@@ -234,6 +244,9 @@ mod tests {
         let set = split.sticky.as_ref().unwrap().set_cookie("b1", true).unwrap();
         let pair = set.to_str().unwrap().split(';').next().unwrap().to_owned();
         assert_eq!(of(&split, "cookie", pair.clone()), Choice { backend: 1, fresh: false });
+        // `b1` under the key of older versions: it counts, and is replaced.
+        let old = "share=327209712c9f4eb9".to_owned();
+        assert_eq!(of(&split, "cookie", old), Choice { backend: 1, fresh: true });
         // A share that was closed lets its clients go.
         split.shares[1].weight = 0;
         assert_eq!(of(&split, "cookie", pair), fresh);

@@ -29,4 +29,4 @@ pub use http::{
 pub use link::Link;
 pub use per_worker::PerWorker;
 pub use pick::{Candidate, Chooser, HashKey, Picker, Policy};
-pub use sticky::Sticky;
+pub use sticky::{Sticky, StickyKey};

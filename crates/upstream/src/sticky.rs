@@ -1,28 +1,71 @@
 //! The cookie that ties a client to a server.
 //!
-//! Its value is a hash of the server's name under a key of the program's: the same after a restart and
-//! on every machine of a fleet, and it does not show the address. It is no secret and no signature: a
-//! client that changes it merely chooses another server.
+//! Its value is a hash of the server's name under a secret of the installation, so that nobody outside can try which address
+//! has it. A client that changes it merely chooses another server. Cookies of older versions have a hash under a key
+//! that everybody knows; they are honoured and replaced for a while after the secret was made, and not for ever: by their
+//! effect they would tell whether an address that somebody guesses is that of a server.
 
+use std::fmt;
 use std::hash::Hasher as _;
+use std::time::SystemTime;
 
 use http::header::HeaderValue;
 use offramp_http::head::{Fields, Known};
 use siphasher::sip::SipHasher13;
+
+/// The secret of cookies, for all backends.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StickyKey {
+    secret: [u8; Self::BYTES],
+    /// Cookies under the key that everybody knows count until then.
+    known_until: SystemTime,
+}
+
+impl StickyKey {
+    /// The size of a secret.
+    pub const BYTES: usize = 16;
+
+    /// Cookies under this secret; those of older versions count until `known_until`.
+    #[must_use]
+    pub fn new(secret: [u8; Self::BYTES], known_until: SystemTime) -> Self {
+        Self { secret, known_until }
+    }
+}
+
+impl fmt::Debug for StickyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StickyKey")
+    }
+}
 
 /// The sticky cookie of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sticky {
     /// The cookie's name: a token (RFC 6265 §4.1.1).
     pub cookie: Box<str>,
+    /// The secret of its values.
+    pub key: StickyKey,
+}
+
+/// The server that a request's cookie names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tie {
+    /// Its index.
+    pub server: usize,
+    /// Set for a cookie of an older version, which is to be replaced.
+    pub outdated: bool,
 }
 
 impl Sticky {
-    /// The index of the server that the request's cookie names, of servers called `names`.
-    pub fn server<'n>(&self, fields: &Fields, names: impl IntoIterator<Item = &'n str>) -> Option<usize> {
-        let value = cookie(fields, &self.cookie)?;
-        let wanted = parse(value)?;
-        names.into_iter().position(|name| tag(name) == wanted)
+    /// The server that the request's cookie names, of servers called `names`.
+    pub fn server<'n>(&self, fields: &Fields, names: impl IntoIterator<Item = &'n str>) -> Option<Tie> {
+        let (wanted, outdated) = parse(cookie(fields, &self.cookie)?)?;
+        if outdated && self.key.known_until <= SystemTime::now() {
+            return None;
+        }
+        let tag = |name: &str| if outdated { known_tag(name) } else { self.tag(name) };
+        let server = names.into_iter().position(|name| tag(name) == wanted)?;
+        Some(Tie { server, outdated })
     }
 
     /// The `Set-Cookie` that ties to the server called `server`; `None` where the cookie's name cannot
@@ -30,10 +73,20 @@ impl Sticky {
     #[must_use]
     pub fn set_cookie(&self, server: &str, secure: bool) -> Option<HeaderValue> {
         let secure = if secure { "; Secure" } else { "" };
-        let value = format!("{}={:016x}; Path=/; HttpOnly; SameSite=Lax{secure}", self.cookie, tag(server));
+        let (name, mark, tag) = (&self.cookie, char::from(MARK), self.tag(server));
+        let value = format!("{name}={mark}{tag:016x}; Path=/; HttpOnly; SameSite=Lax{secure}");
         HeaderValue::try_from(value).ok()
     }
+
+    fn tag(&self, server: &str) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.key.secret);
+        hasher.write(server.as_bytes());
+        hasher.finish()
+    }
 }
+
+/// What begins a value under the secret; those of older versions are 16 digits alone.
+const MARK: u8 = b's';
 
 /// The value of the first cookie called `name` (RFC 6265 §4.2.1), without quotes around it.
 #[must_use]
@@ -52,16 +105,21 @@ pub fn cookie<'h>(fields: &'h Fields, name: &str) -> Option<&'h [u8]> {
     None
 }
 
-fn parse(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(value).ok()?;
+/// The hash in a value, and its kind: set for one of an older version.
+fn parse(value: &[u8]) -> Option<(u64, bool)> {
+    let (digits, outdated) = match value.strip_prefix(&[MARK]) {
+        Some(digits) => (digits, false),
+        None => (value, true),
+    };
+    let text = std::str::from_utf8(digits).ok()?;
     if text.len() != 16 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
-    u64::from_str_radix(text, 16).ok()
+    Some((u64::from_str_radix(text, 16).ok()?, outdated))
 }
 
-fn tag(server: &str) -> u64 {
-    // Fixed for ever: cookies in browsers depend on it.
+/// The hash of older versions.
+fn known_tag(server: &str) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(0x6f66_6672_616d_7021, 0x7374_6963_6b79_0001);
     hasher.write(server.as_bytes());
     hasher.finish()
@@ -71,6 +129,12 @@ fn tag(server: &str) -> u64 {
 mod tests {
     use super::*;
 
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn sticky(secret: u8, known_until: SystemTime) -> Sticky {
+        Sticky { cookie: "srv".into(), key: StickyKey::new([secret; StickyKey::BYTES], known_until) }
+    }
+
     const NAMES: [&str; 3] = ["unix:/run/a.sock", "10.0.0.7:3000", "[::1]:80"];
 
     fn headers(cookies: &[&str]) -> Fields {
@@ -79,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_is_set_leads_back() {
-        let sticky = Sticky { cookie: "srv".into() };
+        let sticky = sticky(7, UNIX_EPOCH);
         for (index, name) in NAMES.iter().enumerate() {
             let set = sticky.set_cookie(name, true).unwrap();
             let set = set.to_str().unwrap();
@@ -87,20 +151,36 @@ mod tests {
             assert!(!set.contains(name));
             let pair = set.split(';').next().unwrap();
             let sent = headers(&["a=b; c", &format!("other=1; {pair}; last=2")]);
-            assert_eq!(sticky.server(&sent, NAMES), Some(index));
+            assert_eq!(sticky.server(&sent, NAMES), Some(Tie { server: index, outdated: false }));
         }
         let plain = sticky.set_cookie(NAMES[0], false).unwrap();
         assert!(!plain.to_str().unwrap().contains("Secure"));
     }
 
     #[test]
-    fn the_value_never_changes() {
-        assert_eq!(format!("{:016x}", tag("10.0.0.7:3000")), "ae014c8cca8f057c");
+    fn the_value_depends_on_the_secret_and_on_nothing_else() {
+        let value = |secret| sticky(secret, UNIX_EPOCH).set_cookie(NAMES[1], true).unwrap();
+        assert_eq!(value(7), value(7));
+        assert_ne!(value(7), value(8));
+        let sent = |secret| headers(&[value(secret).to_str().unwrap().split(';').next().unwrap()]);
+        assert_eq!(sticky(7, UNIX_EPOCH).server(&sent(8), NAMES), None);
+        assert!(!format!("{:?}", sticky(77, UNIX_EPOCH)).contains("77"));
+    }
+
+    #[test]
+    fn a_cookie_of_an_older_version_counts_for_a_while() {
+        assert_eq!(format!("{:016x}", known_tag("10.0.0.7:3000")), "ae014c8cca8f057c");
+        let sent = headers(&["srv=ae014c8cca8f057c"]);
+        let later = SystemTime::now() + Duration::from_secs(3600);
+        assert_eq!(sticky(7, later).server(&sent, NAMES), Some(Tie { server: 1, outdated: true }));
+        assert_eq!(sticky(7, UNIX_EPOCH).server(&sent, NAMES), None);
+        // Not as one under the secret.
+        assert_eq!(sticky(7, later).server(&headers(&["srv=sae014c8cca8f057c"]), NAMES), None);
     }
 
     #[test]
     fn nonsense_ties_to_nothing() {
-        let sticky = Sticky { cookie: "srv".into() };
+        let sticky = sticky(7, UNIX_EPOCH);
         for value in [
             "",
             "srv",
@@ -109,6 +189,12 @@ mod tests {
             "srv=00",
             "xsrv=0000000000000000",
             "srv=0000000000000000",
+            "srv=s",
+            "srv=s0000000000000000",
+            "srv=S0000000000000000",
+            "srv=ss000000000000000",
+            "srv=s000000000000000g",
+            "srv=s\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
         ] {
             assert_eq!(sticky.server(&headers(&[value]), NAMES), None, "{value}");
         }

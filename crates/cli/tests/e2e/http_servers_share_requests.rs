@@ -2,7 +2,9 @@
 //! bounds, and who waits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -13,6 +15,7 @@ use crate::crowd::{Tls, connect, trusting};
 use crate::http_app::{Seen, app, named, respond};
 use crate::http_curl::{HTTP, curl, get};
 use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause, text};
+use crate::reload_loses_no_request::reload;
 
 /// Applications `0.sock`, `1.sock`, `2.sock` that answer with their number, behind a backend with these
 /// words after each and these keys.
@@ -109,6 +112,14 @@ fn a_cookie_keeps_a_client_with_its_server() {
                 get(&instance, &[version, "--cookie", &format!("a=b; {pair}")], "https://localhost/");
             assert_eq!((answer.text(), answer.field("set-cookie")), (server.clone(), ""), "{pair}");
         }
+    }
+    // The secret is a file of its owner's alone, and outlives a reload.
+    let secret = fs::metadata(instance.home.file("state/sticky.key")).unwrap();
+    assert_eq!(secret.permissions().mode() & 0o777, 0o600);
+    assert!(reload(&instance).contains(" reloaded "));
+    for (server, pair) in &servers {
+        let answer = get(&instance, &["--cookie", pair], "https://localhost/");
+        assert_eq!((answer.text(), answer.field("set-cookie")), (server.clone(), ""), "{pair}");
     }
     // One that means nothing is replaced.
     let answer = get(&instance, &["--cookie", "stays=nonsense"], "https://localhost/");

@@ -12,12 +12,12 @@ use offramp_config::{At, Config};
 use offramp_net::Address;
 use offramp_upstream::{
     Backend, Candidate, Check, CheckKind, Ejection, HashKey, Policy, PoolLimits, Protocol, Server, Sticky,
-    Target,
+    StickyKey, Target,
 };
 use offramp_wire::proxy::encode_local_v2;
 
 use super::server_tls::Connectors;
-use super::{Inputs, Report};
+use super::{Inputs, Report, ties};
 use crate::certificates::Sources;
 use crate::resolve::Names;
 
@@ -34,6 +34,7 @@ pub(super) struct Backends<'a> {
     previous: HashMap<&'a str, &'a Backend>,
     limits: &'a model::Limits,
     routes: &'a [model::Route],
+    ties: StickyKey,
 }
 
 impl<'a> Backends<'a> {
@@ -54,6 +55,7 @@ impl<'a> Backends<'a> {
             previous: inputs.backends.iter().map(|backend| (&*backend.name, &**backend)).collect(),
             limits: &config.limits,
             routes: &config.routes,
+            ties: ties::key(config, inputs.mint, report),
         };
         for backend in &config.backends {
             let place = {
@@ -100,6 +102,11 @@ impl<'a> Backends<'a> {
         place
     }
 
+    /// The cookie of this name.
+    pub(super) fn sticky(&self, name: &str) -> Sticky {
+        Sticky { cookie: name.into(), key: self.ties.clone() }
+    }
+
     /// All of them, and the host names in them.
     pub(super) fn finish(self) -> (Vec<Arc<Backend>>, Names) {
         (self.list, self.names)
@@ -126,7 +133,7 @@ impl<'a> Backends<'a> {
         // What cannot be made is reported, and there will be no snapshot.
         built.tls = backend.tls.as_ref().and_then(|tls| self.connectors.of(tls, backend, previous, report));
         built.limits = limits(&backend.pool, self.limits);
-        built.sticky = backend.sticky_cookie.as_ref().map(|name| Sticky { cookie: name.as_str().into() });
+        built.sticky = backend.sticky_cookie.as_ref().map(|name| self.sticky(name.as_str()));
         built.check = backend.health.as_ref().map(|health| {
             let mut check = check(health, backend);
             check.prologue = prologue(self.routes, &backend.name);

@@ -4,7 +4,7 @@ use http::HeaderName;
 use offramp_config::At;
 use offramp_config::model::{self, SplitBy};
 use offramp_proxy::{Mirror, Share, Split};
-use offramp_upstream::{HashKey, Sticky};
+use offramp_upstream::HashKey;
 
 use super::Report;
 use super::backends::Backends;
@@ -30,7 +30,7 @@ pub(super) fn split(
         Some(name) => Some(field_name(name, at, report)?),
         None => None,
     };
-    let sticky = split.sticky_cookie.as_ref().map(|name| Sticky { cookie: name.as_str().into() });
+    let sticky = split.sticky_cookie.as_ref().map(|name| backends.sticky(name.as_str()));
     Some(Split { shares, by, header, cookie: split.cookie.as_ref().map(|name| name.as_str().into()), sticky })
 }
 

@@ -31,7 +31,7 @@ use crate::fault::{Failure, Fault};
 use crate::health::{self, Outcome};
 use crate::link::Link;
 use crate::pick::{HashKey, Policy, Tried, key};
-use crate::sticky;
+use crate::sticky::{self, Tie};
 
 /// What is known of a request beside itself.
 pub struct Affinity<'a, B: RequestBody> {
@@ -160,7 +160,7 @@ struct UpstreamRequest<'r, B: RequestBody> {
     about: &'r Affinity<'r, B>,
     state: Rc<BackendState<B>>,
     key: Option<u64>,
-    tied: Option<usize>,
+    tied: Option<Tie>,
     tried: Tried,
     server: Option<usize>,
     tries: u16,
@@ -319,13 +319,13 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
 
     /// A permit, if there is one at once; `Err(None)`: nobody is left to be tried.
     fn acquire_now(&self) -> Result<Option<Permit>, Option<Reason>> {
-        let wish = Wish { key: self.key, tied: self.tied, tried: &self.tried };
+        let wish = Wish { key: self.key, tied: self.tied.map(|tie| tie.server), tried: &self.tried };
         permit_now(self.backend, &self.state.own, wish).map_err(Denied::reason)
     }
 
     /// A permit, after a wait.
     async fn acquire(&mut self) -> Result<Permit, Option<Reason>> {
-        let wish = Wish { key: self.key, tied: self.tied, tried: &self.tried };
+        let wish = Wish { key: self.key, tied: self.tied.map(|tie| tie.server), tried: &self.tried };
         let begun = Instant::now();
         let due = after(coarse_ms(), self.backend.limits.queue_timeout);
         let later = permit_later(self.backend, &self.state.own, wish);
@@ -469,7 +469,8 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
     fn answer(&self, response: Response<ServerBody<B>>, tunnel: Option<Tunnel>) -> Answer<B> {
         // One has answered.
         let server = self.server.unwrap_or_default();
-        let sticky = self.backend.sticky.as_ref().filter(|_| self.tied != Some(server));
+        let sticky =
+            self.backend.sticky.as_ref().filter(|_| self.tied != Some(Tie { server, outdated: false }));
         let set_cookie =
             sticky.and_then(|sticky| sticky.set_cookie(&self.backend.servers[server].name, self.about.tls));
         Answer {

@@ -1,13 +1,15 @@
 //! One request after the other over HTTP/1.1.
 
+use std::hash::Hasher as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::StatusCode;
 use offramp_http::head::{Fields, Known};
-use offramp_upstream::{Affinity, Fault, InterimListener, Pools, PrivateConnections, Sticky};
+use offramp_upstream::{Affinity, Fault, InterimListener, Pools, PrivateConnections, Sticky, StickyKey};
+use siphasher::sip::SipHasher13;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -353,7 +355,8 @@ fn a_cookie_ties_a_client_to_its_server() {
     worker(async {
         let servers = [Server::steady(HELLO), Server::steady(HELLO), Server::steady(HELLO)];
         let mut backend = backend(&[0, 1, 2].map(|at: usize| servers[at].address));
-        backend.sticky = Some(Sticky { cookie: "srv".into() });
+        let key = StickyKey::new([7; StickyKey::BYTES], SystemTime::now() + PATIENCE);
+        backend.sticky = Some(Sticky { cookie: "srv".into(), key });
         let (pools, backend) = (Pools::new(0), Arc::new(backend));
         let first = send(&pools, &backend, get("/")).await.unwrap();
         let cookie = first.set_cookie.clone().unwrap();
@@ -365,6 +368,15 @@ fn a_cookie_ties_a_client_to_its_server() {
             assert_eq!(answer.server, first.server);
             assert!(answer.set_cookie.is_none());
         }
+        // One of an older version counts too, and is replaced by the same.
+        let mut old = get("/");
+        let name = &backend.servers[first.server].name;
+        let mut hasher = SipHasher13::new_with_keys(0x6f66_6672_616d_7021, 0x7374_6963_6b79_0001);
+        hasher.write(name.as_bytes());
+        let value = format!("srv={:016x}", hasher.finish());
+        old.headers_mut().insert("cookie", value.parse().unwrap());
+        let answer = send(&pools, &backend, old).await.unwrap();
+        assert_eq!((answer.server, answer.set_cookie), (first.server, Some(cookie)));
         // Its server leaves: another one takes over, and says so.
         backend.health[first.server].set_duty(offramp_upstream::Duty::Drains);
         let mut tied = get("/");
