@@ -45,6 +45,8 @@ pub struct Stamp {
     pub modified: (i64, u64),
     /// When anything of it changed, as the kernel says.
     pub changed: (i64, u64),
+    /// Its file system.
+    pub device: u64,
     /// Its number in its file system.
     pub inode: u64,
 }
@@ -55,6 +57,7 @@ impl Stamp {
             size: u64::try_from(found.st_size).unwrap_or_default(),
             modified: (found.st_mtime, found.st_mtime_nsec),
             changed: (found.st_ctime, found.st_ctime_nsec),
+            device: found.st_dev,
             inode: found.st_ino,
         }
     }
@@ -145,12 +148,12 @@ pub fn stamp(fd: impl AsFd) -> io::Result<Stamp> {
 /// a disk.
 ///
 /// # Errors
-/// What the kernel says.
+/// What the kernel says, and the error of `wanted`, which ends the list.
 pub fn list(
     root: impl AsFd,
     path: &str,
     most: usize,
-    wanted: impl Fn(&str) -> bool,
+    wanted: impl Fn(&str) -> io::Result<bool>,
 ) -> io::Result<Directory> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let itself = if path.is_empty() { "." } else { path };
@@ -171,7 +174,7 @@ pub fn list(
             break;
         }
         // What has gone meanwhile, or leads out of the root, is not there.
-        if wanted(name)
+        if wanted(name)?
             && let Ok((stat, is_link)) = within(root.as_fd(), directory.as_fd(), path, name)
             && kind(&stat) != Kind::Special
         {
@@ -294,7 +297,7 @@ mod tests {
         let root = root(&path.join("www"), Wait::Allowed).unwrap();
         mkfifoat(&root, "sub/fifo", Mode::RUSR | Mode::WUSR).unwrap();
         let found = |path: &str, most| {
-            let found = list(&root, path, most, |name| name != "deep").unwrap();
+            let found = list(&root, path, most, |name| Ok(name != "deep")).unwrap();
             let mut entries: Vec<_> =
                 found.entries.into_iter().map(|entry| (entry.name, entry.kind, entry.size)).collect();
             entries.sort_by(|one, other| one.0.cmp(&other.0));
@@ -309,8 +312,8 @@ mod tests {
         let (entries, is_cut) = found("", 1);
         assert!(is_cut && entries.len() == 1, "{entries:?}");
         assert!(!found("sub/", 6).1);
-        assert_eq!(list(&root, "a", 1, |_| true).unwrap_err().kind(), io::ErrorKind::NotADirectory);
-        assert_eq!(list(&root, "../", 1, |_| true).unwrap_err().raw_os_error(), Some(18));
+        assert_eq!(list(&root, "a", 1, |_| Ok(true)).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(list(&root, "../", 1, |_| Ok(true)).unwrap_err().raw_os_error(), Some(18));
     }
 
     #[test]

@@ -10,6 +10,10 @@ use std::time::{Duration, SystemTime};
 use offramp_testkit::process::require;
 use serde_json::Value;
 
+use crate::crowd::trusting;
+use crate::figures::cpu;
+use crate::h2_client::kind::{GOAWAY, PING};
+use crate::h2_client::{self, H2, frame, reset};
 use crate::http_curl::{Answer, HTTP, command, get};
 use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask, cause};
 
@@ -195,4 +199,64 @@ fn the_page_on_static_files_shows_a_list() {
         String::from_utf8_lossy(&outcome.stderr)
     );
     instance.stop();
+}
+
+/// A route for a directory with so many files, and one worker.
+fn with_many(files: usize) -> (Instance, std::path::PathBuf) {
+    let home = Home::new();
+    let root = home.file("www");
+    fs::create_dir(&root).unwrap();
+    for number in 0..files {
+        fs::write(root.join(format!("{number:05}")), "").unwrap();
+    }
+    let route = format!("[[route]]\nroot = \"{}\"\nlisting = true\n", root.display());
+    (home.run(&format!("workers = 1\n{CERTIFICATE}{HTTP}{route}")), root)
+}
+
+#[test]
+fn a_list_is_made_once_for_who_asks_again_and_shows_every_change() {
+    let (instance, root) = with_many(8000);
+    let spent = |requests: &str| {
+        let before = cpu(instance.process.id());
+        let answer = get(&instance, &["--head"], &url(&format!("/?[1-{requests}]")));
+        assert_eq!(answer.status(), 200);
+        cpu(instance.process.id()) - before
+    };
+    // The dearest of a few, each when the one before is forgotten: a machine that has other work counts in ticks.
+    let one = (0..3).map(|_| {
+        let one = spent("1");
+        std::thread::sleep(Duration::from_millis(1100));
+        one
+    });
+    let one = one.max().unwrap();
+    let many = spent("100");
+    assert!(many < one * 40, "{one:?} for one, {many:?} for a hundred");
+    // A remembered list is that of a directory in the same state.
+    fs::write(root.join("new"), "").unwrap();
+    let shown = || get(&instance, &JSON, &url("/")).text().contains("\"new\"");
+    let begun = std::time::Instant::now();
+    while !shown() {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    instance.stop();
+}
+
+#[test]
+fn lists_that_are_given_up_count_as_a_flood() {
+    let (instance, _) = with_many(10_000);
+    let mut h2 = H2::open(&trusting(&instance.home.ca.certificate()), instance.address(), &[]);
+    // With resets alone it would be 500.
+    let given_up = (0..300).take_while(|number| {
+        let stream = 1 + 2 * number;
+        // The answer to the PING says that the request was read; the list takes longer.
+        let sent = h2.send(&[h2_client::get(stream, "/"), frame(PING, 0, 0, &[0; 8])].concat());
+        let answer = std::iter::from_fn(|| h2.next()).find(|frame| [PING, GOAWAY].contains(&frame.kind));
+        let begun = sent && answer.is_some_and(|frame| frame.kind == PING);
+        begun && h2.send(&reset(stream, 8))
+    });
+    let given_up = given_up.count();
+    assert!((50..300).contains(&given_up), "{given_up}");
+    drop(h2);
+    let events = instance.stop();
+    assert!(events.iter().any(|event| cause(event) == "h2_flood"), "{events:?}");
 }

@@ -200,7 +200,7 @@ struct Counted {
     /// Streams that were reset for faults of the peer's, and how many of them were looked at.
     faults: Faults,
     seen: u32,
-    /// Streams that were refused before the peer could know how many there may be, since then.
+    /// Streams that were refused before the peer could know how many there may be, and work that it gave up, since then.
     refused: u32,
 }
 
@@ -426,6 +426,12 @@ impl<T> Connection<T> {
     #[must_use]
     pub fn max_frame(&self) -> usize {
         self.peer.frame
+    }
+
+    /// The peer has made work and given it up, which costs as much as so many control frames. They are counted with the next
+    /// frames that are read.
+    pub fn charge(&mut self, frames: u32) {
+        self.counted.refused = self.counted.refused.saturating_add(frames);
     }
 
     /// Streams that were reset for faults of the peer's.

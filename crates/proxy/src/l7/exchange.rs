@@ -127,7 +127,8 @@ pub(crate) fn serve(
                 forward.forward(&head, forwarded, record_guard).await
             }
             RouteStep::Files(route, files, waiting) => {
-                let outcome = waiting.answer(&session, files, &head).await;
+                // Boxed, as it is rare: the futures of all requests would be larger.
+                let outcome = Box::pin(waiting.answer(&session, files, &head)).await;
                 finished(&session, route, outcome)
             }
         };
@@ -366,7 +367,8 @@ fn act<'e>(
         Action::Files(files) => {
             let high = session.worker.shared.pressure.is_high();
             let most = if high { 0 } else { http.limits.file_cache };
-            return match files::begin(session, files, most, request, record_guard) {
+            let of = files::FileRequest { request, client: context.named.or(session.ip), host, most };
+            return match files::begin(session, files, &of, record_guard) {
                 files::Step::Answered(outcome) => RouteStep::Answered(finished(session, route, outcome)),
                 files::Step::Waiting(waiting) => RouteStep::Files(route, files, waiting),
             };

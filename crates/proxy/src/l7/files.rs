@@ -8,9 +8,11 @@ mod coded;
 mod content;
 mod find;
 mod listing;
+mod lists;
 mod ready;
 
 use std::io;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use super::answer::{self, Refusal};
 use super::body::Reply;
 use super::exchange::{Outcome, own};
-use super::record::RecordGuard;
+use super::record::{Record, RecordGuard};
 use super::session::{Session, decimal};
 use crate::snapshot::http::Files;
 use cache::{Asked, Kept};
@@ -39,6 +41,7 @@ use coded::Wishes;
 pub(crate) use content::{FileContent, Piece};
 pub(crate) use find::Roots;
 use find::{Found, Search};
+use lists::{ListKey, ListWaiter, Listed};
 use ready::{Content, Ready};
 
 /// What a request for a file has come to. Large, and moved once.
@@ -50,24 +53,63 @@ pub(crate) enum Step {
     Waiting(Box<Waiting>),
 }
 
-/// A search on a thread that may wait.
+/// A request that waits for a thread beside the worker.
 pub(crate) struct Waiting {
-    search: JoinHandle<io::Result<Found>>,
+    pending: Pending,
     wishes: Wishes,
     old: Option<Rc<Ready>>,
     /// The bytes that may be kept.
     most: usize,
+    client: Option<IpAddr>,
     record_guard: RecordGuard,
 }
 
-/// Begins to answer a request. `most`: the bytes of small files that may be kept.
+/// The work that a request waits for.
+enum Pending {
+    /// A search for a file, and the list that is made where it finds a directory without one.
+    Search(Aborting<io::Result<Found>>, Option<ListKey>),
+    List(ListWaiter),
+}
+
+/// Work that is given up with the request, unless a thread has begun it.
+struct Aborting<T>(JoinHandle<T>);
+
+impl<T> Drop for Aborting<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Has a client pay for a list that it gives up.
+struct Unfinished<'r>(&'r Record);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.0.abandon(ABANDONED);
+    }
+}
+
+/// The price of a list that a client has begun and given up, in control frames of HTTP/2: it may do that some twenty times a
+/// second.
+const ABANDONED: u32 = 10;
+
+/// A request for a file, and what is known of it beside its head.
+pub(crate) struct FileRequest<'r> {
+    pub(crate) request: &'r head::Request,
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) host: Option<&'r str>,
+    /// The bytes of small files that may be kept.
+    pub(crate) most: usize,
+}
+
+/// Begins to answer a request.
 pub(crate) fn begin(
     session: &Session,
     files: &Arc<Files>,
-    most: usize,
-    request: &head::Request,
+    of: &FileRequest<'_>,
     record_guard: RecordGuard,
 ) -> Step {
+    let FileRequest { request, client, most, .. } = *of;
     if !matches!(request.method, Method::GET | Method::HEAD) {
         let refusal = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, Cause::Completed);
         return Step::Answered(Err((refusal.with_field(b"allow", "GET, HEAD"), record_guard)));
@@ -100,15 +142,24 @@ pub(crate) fn begin(
         Ok(name) => name,
         Err(fault) => return Step::Answered(Err((unnamed(fault), record_guard))),
     };
-    let mut search = Search { files: Arc::clone(files), name, wishes, listing: None };
-    match session.worker.roots.search(&search) {
+    let search = Search { files: Arc::clone(files), name, wishes };
+    let pending = match session.worker.roots.search(&search) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            search.listing = files.listing.then(|| order(request, &search.name, files.strip));
+            let list = files.listing.then(|| list_key(files, of, &search.name));
             let search = spawn_blocking(move || search.run(None, Wait::Allowed));
-            Step::Waiting(Box::new(Waiting { search, wishes, old, most, record_guard }))
+            Pending::Search(Aborting(search), list)
         }
-        found => Step::Answered(respond(session, request, (asked, old, most), found, record_guard)),
-    }
+        Ok(Found::Bare(stamp)) => {
+            let lists = &session.worker.roots.lists;
+            let key = list_key(files, of, &search.name);
+            if let Some(listed) = lists.remembered(&key, stamp) {
+                return Step::Answered(listing_response(request, listed, record_guard));
+            }
+            Pending::List(lists.wait(key, stamp, client))
+        }
+        found => return Step::Answered(respond(session, request, (asked, old, most), found, record_guard)),
+    };
+    Step::Waiting(Box::new(Waiting { pending, wishes, old, most, client, record_guard }))
 }
 
 /// Why a path that names no file is refused.
@@ -130,17 +181,40 @@ impl Waiting {
         files: &Arc<Files>,
         request: &head::Request,
     ) -> Outcome {
-        let found = self.search.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        let asked = Asked { files, wishes: self.wishes, path: request.normal_path() };
-        respond(session, request, (asked, self.old, self.most), found, self.record_guard)
+        let Self { pending, wishes, old, most, client, record_guard } = self;
+        let waiter = match pending {
+            Pending::List(waiter) => waiter,
+            Pending::Search(mut search, list) => {
+                let found = (&mut search.0).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+                match (found, list) {
+                    (Ok(Found::Bare(stamp)), Some(key)) => {
+                        session.worker.roots.lists.wait(key, stamp, client)
+                    }
+                    (found, _) => {
+                        let asked = Asked { files, wishes, path: request.normal_path() };
+                        return respond(session, request, (asked, old, most), found, record_guard);
+                    }
+                }
+            }
+        };
+        let unfinished = Unfinished(&record_guard.0);
+        let listed = waiter.outcome().await;
+        std::mem::forget(unfinished);
+        listing_response(request, listed, record_guard)
     }
 }
 
-/// How a client wants the list of a directory: programs that ask for it get JSON.
-fn order(request: &head::Request, name: &str, strip: usize) -> listing::Order {
+/// The list that a request asks for: programs that ask for it get JSON.
+fn list_key(files: &Arc<Files>, of: &FileRequest<'_>, name: &str) -> ListKey {
+    let (request, strip) = (of.request, files.strip);
     let form = answer::form(request.fields.all(Known::Accept));
     let before = request.normal_path().get(..strip).unwrap_or_default();
-    listing::Order { path: format!("{before}/{name}"), json: matches!(form, Form::Json | Form::Problem) }
+    let order = listing::Order {
+        host: of.host.unwrap_or_default().into(),
+        path: format!("{before}/{name}"),
+        json: matches!(form, Form::Json | Form::Problem),
+    };
+    ListKey { files: Arc::clone(files), name: name.to_owned(), order }
 }
 
 /// The response with what was found.
@@ -158,17 +232,8 @@ fn respond(
             return sent(session, request, &ready, record_guard);
         }
         Ok(Found::Directory) => return directory(request, record_guard),
-        Ok(Found::Listing(page)) => match session.worker.roots.listings.response(page) {
-            Some(response) => {
-                let head = request.method == Method::HEAD;
-                return Ok(own(response, record_guard, Cause::Completed.into(), head));
-            }
-            None => {
-                let refusal = refused(StatusCode::SERVICE_UNAVAILABLE, Cause::ListingsHeld.into());
-                Refusal { retry_after: Some(1), ..refusal }
-            }
-        },
-        Ok(Found::Nothing) => refused(StatusCode::NOT_FOUND, Cause::Completed.into()),
+        // It is listed before this where it is listed at all.
+        Ok(Found::Nothing | Found::Bare(_)) => refused(StatusCode::NOT_FOUND, Cause::Completed.into()),
         Ok(Found::Denied) => refused(StatusCode::FORBIDDEN, Cause::Completed.into()),
         Err(error) => {
             let close = Close::from(Cause::FileFailed).with_detail(&error.to_string());
@@ -190,6 +255,26 @@ fn directory(request: &head::Request, record_guard: RecordGuard) -> Outcome {
         }
         None => Err((Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest), record_guard)),
     }
+}
+
+/// The response with the list of a directory.
+fn listing_response(request: &head::Request, listed: Listed, record_guard: RecordGuard) -> Outcome {
+    let refusal = match listed {
+        Listed::Page { body, json } => {
+            let head = request.method == Method::HEAD;
+            return Ok(own(listing::response(body, json), record_guard, Cause::Completed.into(), head));
+        }
+        Listed::Denied => Refusal::new(StatusCode::FORBIDDEN, Cause::Completed),
+        Listed::Busy => {
+            let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, Cause::ListingsHeld);
+            Refusal { retry_after: Some(1), ..refusal }
+        }
+        Listed::Failed(error) => {
+            let close = Close::from(Cause::FileFailed).with_detail(&error);
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, close)
+        }
+    };
+    Err((refusal, record_guard))
 }
 
 /// The response with a file, or what its conditions lead to instead.

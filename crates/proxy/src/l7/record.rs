@@ -204,6 +204,12 @@ impl Record {
         }
     }
 
+    /// The client has given up work that cost more than the request: it counts as so many control frames of HTTP/2.
+    pub(crate) fn abandon(&self, frames: u32) {
+        let owed = &self.session.owed;
+        owed.set(owed.get().saturating_add(frames));
+    }
+
     /// Whether the end was reported.
     pub(crate) fn has_ended(&self) -> bool {
         self.facts.borrow().is_none()

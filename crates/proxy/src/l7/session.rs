@@ -94,6 +94,8 @@ pub(crate) struct Session {
     requests: RefCell<Vec<Rc<Record>>>,
     /// When a request last began or ended, in milliseconds of the coarse clock.
     pub(crate) touched: Cell<u64>,
+    /// Work that the client has given up, in control frames of HTTP/2, and that was not counted yet.
+    pub(crate) owed: Cell<u32>,
     /// Whether something went wrong that no request tells of.
     pub(crate) unreported: Cell<bool>,
     /// Whether the connection ended before a drain cut it.
@@ -250,6 +252,7 @@ impl Session {
             begun: Cell::new(0),
             requests: RefCell::default(),
             touched: Cell::new(coarse_ms()),
+            owed: Cell::new(0),
             unreported: Cell::new(false),
             left: Cell::new(false),
             host: RefCell::default(),

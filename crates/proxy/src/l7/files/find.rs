@@ -9,13 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use offramp_http::semantics::accept_encoding::Coding;
 use offramp_net::clock::coarse_ms;
-use offramp_net::file::{self, File, Kind, Wait};
+use offramp_net::file::{self, File, Kind, Stamp, Wait};
 
 use tokio::task::spawn_local;
 
 use super::cache::{Asked, Cache, KEPT};
 use super::coded::{self, Wishes};
-use super::listing;
+use super::lists::DirectoryLists;
 use super::ready::Ready;
 use crate::snapshot::http::Files;
 
@@ -38,8 +38,8 @@ pub(crate) enum Found {
     File(File, String, Option<Coding>),
     /// A directory that was asked for without the slash at its end.
     Directory,
-    /// A directory that has nothing to be served for it, as a list.
-    Listing(listing::Page),
+    /// A directory that has nothing to be served for it, and is to be listed; the state that it is in.
+    Bare(Stamp),
     /// Nothing, or nothing that is served.
     Nothing,
     /// Something that this process may not read.
@@ -53,8 +53,6 @@ pub(crate) struct Search {
     pub(crate) name: String,
     /// The content codings in which a file may be served.
     pub(super) wishes: Wishes,
-    /// How a directory is listed; `None` where it is not, or a search that must not wait comes first.
-    pub(crate) listing: Option<listing::Order>,
 }
 
 /// The roots that a worker has open.
@@ -63,8 +61,7 @@ pub(crate) struct Roots {
     open: RefCell<Vec<Open>>,
     /// The files that are kept.
     pub(super) cache: Rc<RefCell<Cache>>,
-    /// The memory of lists that have not been sent.
-    pub(super) listings: listing::Memory,
+    pub(super) lists: Rc<DirectoryLists>,
 }
 
 struct Open {
@@ -174,9 +171,12 @@ impl Search {
         }
         let bare = self.is_bare_directory(root, wait)?;
         if bare && self.files.listing {
-            // To read a directory takes time.
-            let order = self.listing.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
-            return Ok(Found::Listing(order.page(root, &self.name, &self.files)?));
+            let name = if self.name.is_empty() { "." } else { &*self.name };
+            return match file::open(root, name, wait) {
+                Ok(directory) => Ok(Found::Bare(directory.stamp)),
+                Err(error) if error.raw_os_error() == Some(EACCES) => Ok(Found::Denied),
+                Err(error) => Err(error),
+            };
         }
         if let Some(fallback) = &self.files.fallback {
             match self.look(root, fallback.to_string(), wait)? {

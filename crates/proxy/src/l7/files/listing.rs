@@ -1,8 +1,8 @@
 //! The list of what a directory has, as a response.
 //!
 //! A directory may have a million names, and clients may read slowly. So a list has at most [`MOST_NAMES`] names and about
-//! [`MOST_BYTES`] bytes, it is made on a thread beside the worker, and lists that clients have not read yet hold at most
-//! [`MOST_HELD`] bytes per worker.
+//! [`MOST_BYTES`] bytes, it is made on a thread beside the worker ([`super::lists`]), and lists that clients have not read yet,
+//! or that are remembered, hold at most [`MOST_HELD`] bytes per worker.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -25,7 +25,10 @@ const MOST_BYTES: usize = 2 * 1024 * 1024;
 const MOST_HELD: usize = 32 * 1024 * 1024;
 
 /// How a directory is to be listed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Order {
+    /// The host that was asked for: what other routes guard differs by host, on one route too.
+    pub(crate) host: Box<str>,
     /// Its path, as people read it.
     pub(crate) path: String,
     /// As JSON, not as a page.
@@ -34,17 +37,29 @@ pub(crate) struct Order {
 
 /// A list.
 pub(crate) struct Page {
-    text: String,
-    json: bool,
+    pub(super) text: String,
+    pub(super) json: bool,
 }
 
 impl Order {
     /// Lists the directory `name` below `root`, which is empty or ends with `/`.
-    pub(super) fn page(&self, root: BorrowedFd<'_>, name: &str, files: &Files) -> io::Result<Page> {
-        let mut found = file::list(root, name, MOST_NAMES, |entry| is_served(entry, files.hidden))?;
+    ///
+    /// # Errors
+    /// What the kernel says; [`io::ErrorKind::Interrupted`] where it was `stopped`.
+    pub(super) fn page(
+        &self,
+        root: BorrowedFd<'_>,
+        name: &str,
+        files: &Files,
+        stopped: impl Fn() -> bool,
+    ) -> io::Result<Page> {
+        let go_on = || if stopped() { Err(io::Error::from(io::ErrorKind::Interrupted)) } else { Ok(()) };
+        let mut found =
+            file::list(root, name, MOST_NAMES, |entry| go_on().map(|()| is_served(entry, files.hidden)))?;
         if !files.closed.is_empty() {
             let place = file::resolve(root, name, Wait::Allowed)?;
-            found.entries.retain(|entry| is_open(root, &place, entry, &files.closed));
+            // Links are looked up again, for which nobody may wait any more.
+            found.entries.retain(|entry| !stopped() && is_open(root, &place, entry, &files.closed));
         }
         let entry = |found: file::Entry| Entry {
             name: found.name,
@@ -53,7 +68,9 @@ impl Order {
             modified: found.modified,
         };
         let mut entries: Vec<Entry> = found.entries.into_iter().map(entry).collect();
+        go_on()?;
         sort(&mut entries);
+        go_on()?;
         let listing = Listing {
             path: &self.path,
             has_parent: !name.is_empty(),
@@ -84,28 +101,31 @@ fn is_served(name: &str, hidden: bool) -> bool {
 #[derive(Default)]
 pub(crate) struct Memory(Arc<AtomicUsize>);
 
-impl Memory {
-    /// The response with a list; `None` where there is no memory for it.
-    pub(super) fn response(&self, page: Page) -> Option<Response<Bytes>> {
-        let body = self.hold(page.text)?;
-        let kind: &[u8] = if page.json { b"application/json" } else { b"text/html; charset=utf-8" };
-        let mut response = Response::new(StatusCode::OK, body);
-        response.fields.append(b"content-type", kind);
-        response.fields.append(b"vary", b"accept");
-        response.fields.append(b"cache-control", b"no-cache");
-        if !page.json {
-            response.fields.append(b"content-security-policy", POLICY);
-        }
-        Some(response)
+/// The response with a list.
+pub(super) fn response(body: Bytes, json: bool) -> Response<Bytes> {
+    let kind: &[u8] = if json { b"application/json" } else { b"text/html; charset=utf-8" };
+    let mut response = Response::new(StatusCode::OK, body);
+    response.fields.append(b"content-type", kind);
+    response.fields.append(b"vary", b"accept");
+    response.fields.append(b"cache-control", b"no-cache");
+    if !json {
+        response.fields.append(b"content-security-policy", POLICY);
     }
+    response
+}
 
-    fn hold(&self, text: String) -> Option<Bytes> {
+impl Memory {
+    /// Counts a list until the last part of it is dropped.
+    ///
+    /// # Errors
+    /// The list, where there is no memory for it.
+    pub(super) fn hold(&self, text: String) -> Result<Bytes, String> {
         // The worker alone adds; threads that drop what was sent make it less.
         if self.0.load(Ordering::Relaxed) + text.len() > MOST_HELD {
-            return None;
+            return Err(text);
         }
         self.0.fetch_add(text.len(), Ordering::Relaxed);
-        Some(Bytes::from_owner(Held { text, all: Arc::clone(&self.0) }))
+        Ok(Bytes::from_owner(Held { text, all: Arc::clone(&self.0) }))
     }
 }
 
@@ -137,17 +157,17 @@ mod tests {
     #[test]
     fn lists_on_their_way_have_a_bound() {
         let memory = Memory::default();
-        let page = || Page { text: "x".repeat(MOST_HELD / 2), json: false };
-        let one = memory.response(page()).unwrap();
-        let other = memory.response(page()).unwrap();
-        let more = || memory.response(Page { text: "x".to_owned(), json: true });
-        assert!(more().is_none());
+        let page = || "x".repeat(MOST_HELD / 2);
+        let one = memory.hold(page()).unwrap();
+        let other = memory.hold(page()).unwrap();
+        let more = || memory.hold("x".to_owned());
+        assert_eq!(more(), Err("x".to_owned()));
         // A part that is still on its way holds the whole.
-        let part = one.body.slice(..1);
+        let part = one.slice(..1);
         drop(one);
-        assert!(more().is_none());
+        assert!(more().is_err());
         drop(part);
-        assert!(more().is_some());
+        assert!(more().is_ok());
         drop(other);
         assert_eq!(memory.0.load(Ordering::Relaxed), 0);
     }

@@ -215,6 +215,10 @@ impl Connection {
             }
             self.quiet = false;
             turn.spend(Work::Bytes(bytes.len()));
+            let owed = session.owed.take();
+            if owed > 0 {
+                table.borrow_mut().connection.charge(owed);
+            }
             let used = table.borrow_mut().receive(bytes, turn, intake)?;
             transport.consume(used);
         }
