@@ -24,7 +24,7 @@ use offramp_net::{Address, listen};
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::{
     AcceptorId, Access, Action, Admission, AuthClass, Challenges, ClientTable, Command, Current, Demand,
-    HeaderRules, Held, Http, HttpLimits, HttpRoute, HttpTls, Lateness, Limits, Listener, Match, PathMatch,
+    HeaderPolicy, Held, Http, HttpLimits, HttpRoute, HttpTls, Lateness, Limits, Listener, Match, PathMatch,
     PathHandling, Paths, Pressure, Proxy, Refusals, Respond, Rewrite, Route, Rule, Shared, Snapshot, Table, Target, To,
     Worker, WorkerHandle,
 };
@@ -448,8 +448,8 @@ fn snapshot(app: PathBuf) -> Snapshot {
             client_auth: AuthClass::default(),
             access: Access::default(),
             xfcc: false,
-            request_headers: HeaderRules::default(),
-            response_headers: HeaderRules::default(),
+            headers: HeaderPolicy::default(),
+            upgrade: ["websocket".into()].into(),
             hsts: None,
             max_body,
             error_pages: None,

@@ -6,9 +6,11 @@
 mod allow;
 pub mod forwarded;
 mod identity;
+mod parts;
 
 pub use allow::{Allow, Pattern};
 pub use identity::identity;
+pub use parts::CertificateParts;
 
 use std::path::Path;
 use std::sync::Arc;

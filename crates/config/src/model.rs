@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use access::{
-    BasicAuth, ClientNetworks, Country, Credentials, ForwardAuth, JwtAuth, Networks, parse_networks,
+    BasicAuth, ClientNetworks, Country, Credentials, ForwardAuth, JwtAuth, Networks, Satisfy, parse_networks,
 };
 pub use acme::{
     AcmeCertificate, Authority, Challenge, DirectoryUrl, DnsProvider, DnsUpdate, ExternalAccount,
@@ -31,7 +31,7 @@ pub use header::{CookieName, HeaderChanges, HeaderField, HeaderName, HeaderValue
 pub use health::{Eject, Health, HttpProbe, Probe, StatusRange};
 pub use http::{
     EncodedSlashes, Hsts, HttpRules, PathForm, PathRewrite, Redirect, RedirectPart, RedirectTo, Respond,
-    Rewrite, RouteLimits, RoutePath,
+    Rewrite, RouteLimits, RoutePath, UpgradeProtocol,
 };
 pub use jwks::{Jwks, KeyServer, KeySetUrl};
 pub use limits::{HttpLimits, Limits};
@@ -49,6 +49,7 @@ pub use route::{
 
 pub use server_tls::{ClientCertificate, Pin, ServerTls, TlsName, Verify};
 pub use shared::{Shared, SharedSection};
+pub use variable::{HeaderTemplate, HeaderVariable, TemplatePart};
 
 use crate::error::At;
 use crate::settings::BINDINGS;
@@ -78,6 +79,7 @@ mod pages;
 mod route;
 mod server_tls;
 mod shared;
+mod variable;
 mod words;
 
 /// One whole configuration.

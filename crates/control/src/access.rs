@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use offramp_certs::client_auth::load_roots;
 use offramp_config::Config;
 use offramp_config::model::{
-    Cidr, ClientNetworks, Country, FilePath, HeaderName, Jwks, JwtAuth, KeyServer, Networks, Route,
+    Cidr, ClientNetworks, Country, FilePath, HeaderName, Jwks, JwtAuth, KeyServer, Networks, Route, Satisfy,
     parse_networks,
 };
 use offramp_proxy::credentials::jwt::{Jwt, JwtAudience, JwtRules, KeySet, Keys};
@@ -188,7 +188,8 @@ impl AccessFiles {
         addresses: Option<Arc<AddressRules>>,
         auth: Option<usize>,
     ) -> Result<Access, String> {
-        let mut access = Access { addresses, ..Access::default() };
+        let any = route.credentials.satisfy == Satisfy::Any;
+        let mut access = Access { addresses, any, ..Access::default() };
         if let Some(basic) = &route.credentials.basic {
             let users = self.users.get(&basic.file.path).map(Arc::clone);
             let header = field_name(&basic.header)?;

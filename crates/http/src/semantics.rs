@@ -5,8 +5,10 @@ pub mod accept_encoding;
 pub mod hop_by_hop;
 pub mod protected;
 mod rules;
+pub mod variables;
 
-pub use rules::HeaderRules;
+pub use protected::TrailerRules;
+pub use rules::{FieldValue, HeaderRules};
 
 use http::Method;
 

@@ -33,6 +33,8 @@ mod trace;
 mod transport;
 mod tunnel;
 mod unwanted;
+mod values;
+mod websocket;
 
 use std::rc::Rc;
 

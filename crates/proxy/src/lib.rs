@@ -44,9 +44,9 @@ pub use pressure::Pressure;
 pub use refusals::Refusals;
 pub use route::{Ja4List, Match, PathMatch, PathRules, Paths, RedirectMap, Rule, Table, Template};
 pub use snapshot::http::{
-    Access, Action, AuthClass, BasicAuth, ClosedPaths, Coding, Compress, Files, ForwardAuth, HeaderRules,
-    Http, HttpLimits, HttpRoute, HttpTls, Maintenance, Mirror, PathHandling, Proxy, Redirect, Respond,
-    Rewrite, RouteLimits, To,
+    Access, Action, AuthClass, BasicAuth, ClosedPaths, Coding, Compress, FieldTemplate, FieldValue,
+    FieldVariable, Files, ForwardAuth, HeaderPolicy, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls,
+    Maintenance, Mirror, PathHandling, Proxy, Redirect, Respond, Rewrite, RouteLimits, TemplatePiece, To,
 };
 pub use snapshot::pages::{ErrorPage, ErrorPages};
 pub use snapshot::{

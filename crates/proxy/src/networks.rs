@@ -28,6 +28,12 @@ impl AddressRules {
         let allowed = |allow: &NetworkSet| client.is_some_and(|client| allow.contains(client));
         !denied && self.allow.as_ref().is_none_or(allowed)
     }
+
+    /// Whether a client is in `allow`, and not denied: it is admitted by name, and not for lack of a rule.
+    #[must_use]
+    pub fn allows(&self, client: Option<IpAddr>) -> bool {
+        self.allow.is_some() && self.admits(client)
+    }
 }
 
 /// Any number of networks of both families. IPv4 addresses that are mapped into IPv6 count as what they are.
@@ -115,6 +121,12 @@ mod tests {
         }
         assert!(!rules.admits(None));
         let open = AddressRules::new(None, set(&["0.0.0.0/0"]));
+        assert!(
+            !open.allows(Some("::1".parse().unwrap())) && !open.allows(None),
+            "nobody is allowed by name"
+        );
+        assert!(rules.allows(Some("10.0.0.1".parse().unwrap())));
+        assert!(!rules.allows(Some("10.1.2.3".parse().unwrap())) && !rules.allows(None));
         assert!(admits(&open, "::1") && open.admits(None) && !admits(&open, "192.0.2.1"));
         let closed = AddressRules::new(Some(NetworkSet::default()), NetworkSet::default());
         assert!(!admits(&closed, "192.0.2.1") && !closed.admits(None));

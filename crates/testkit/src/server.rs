@@ -20,8 +20,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 pub use pattern::{Pattern, Sum};
 pub use recording::Recording;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 pub use stream::Stream;
 
 use crate::Error;
@@ -234,3 +236,14 @@ fn remove(address: &Address) {
 
 /// Bytes of a connection thread's stack; the behaviours keep their buffers on the heap.
 const STACK: usize = 128 * 1024;
+
+/// The value of `Sec-WebSocket-Accept` for the key in the head of a request (RFC 6455 §4.2.2).
+pub fn websocket_accept(head: &str) -> String {
+    let line = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("sec-websocket-key").then(|| value.trim().to_owned())
+    };
+    let key = head.lines().find_map(line).unwrap_or_default();
+    let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    BASE64_STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()))
+}

@@ -155,6 +155,51 @@ fn early_hints_are_passed_on() {
     instance.stop();
 }
 
+/// RFC 9110 §15.2: a rule that hides a field, or sets one, holds from the first response on. No cookie is set before the last.
+#[test]
+fn interim_responses_follow_the_rules_of_their_route() {
+    let home = Home::new();
+    let _app = app(&Listen::Unix(home.file("app.sock")), |_, stream| {
+        let hint =
+            "Link: </a.css>; rel=preload\r\nServer: leaky/1\r\nSet-Cookie: early=1\r\nX-Set: theirs\r\n";
+        write!(stream, "HTTP/1.1 103 Early Hints\r\n{hint}\r\nHTTP/1.1 103 Early Hints\r\n{hint}\r\n")?;
+        respond(stream, 200, &["Server: leaky/1", "Set-Cookie: late=1"], b"hinted\n")
+    });
+    let rules =
+        "response_headers = { remove = \"Server\", set = { X-Set = \"SET\" }, add = { X-More = \"1\" } }";
+    let route = |path: &str, rules: &str| {
+        format!("[[route]]\npath = \"{path}\"\nserver = \"unix:app.sock\"\n{rules}\n")
+    };
+    let instance = home.run(&format!(
+        "{CERTIFICATE}{HTTP}{}{}{}",
+        route("/fixed", &rules.replace("SET", "ours")),
+        route("/variable", &rules.replace("SET", "{client} {path} {server}")),
+        route("/", "")
+    ));
+    let server = format!("unix:{}", instance.home.file("app.sock").display());
+    for option in ["--http1.1", "--http2"] {
+        for (path, early, late) in [
+            ("/fixed", "ours", "ours"),
+            ("/variable/x", "127.0.0.1 /variable/x", &format!("127.0.0.1 /variable/x {server}")),
+        ] {
+            let answer = get(&instance, &[option], &format!("https://localhost{path}"));
+            assert_eq!(answer.heads.len(), 3, "{option} {answer:?}");
+            for head in &answer.heads {
+                assert!(!head.contains("leaky") && head.contains("\nx-more: 1"), "{option} {head}");
+            }
+            for head in &answer.heads[..2] {
+                assert!(head.contains("\nlink: </a.css>; rel=preload"), "{option} {head}");
+                assert!(!head.contains("cookie"), "{option} {head}");
+                assert!(head.lines().any(|line| line == format!("x-set: {early}")), "{option} {head}");
+            }
+            assert_eq!((answer.field("x-set"), answer.field("set-cookie")), (late, "late=1"), "{option}");
+        }
+        let answer = get(&instance, &[option], "https://localhost/");
+        assert!(answer.heads[..2].iter().all(|head| !head.contains("cookie") && head.contains("leaky")));
+    }
+    instance.stop();
+}
+
 #[test]
 fn one_connection_carries_many_requests() {
     let (_app, seen, instance) = served();

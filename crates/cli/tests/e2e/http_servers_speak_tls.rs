@@ -32,7 +32,7 @@ const server = make(options, (request, response) => {
   request.pipe(response);
 });
 server.on('upgrade', (request, socket) => {
-  socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n');
+  socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n');
   socket.pipe(socket);
 });
 server.listen(0, '127.0.0.1', () => console.log('PORT ' + server.address().port));
@@ -163,8 +163,10 @@ fn another_protocol_runs_within_tls() {
     let instance = instance(&home, &server, "auto", "");
     let config = crate::crowd::trusting(&instance.home.ca.certificate());
     let mut tls = crate::crowd::connect(&config, instance.address(), "a.example.org").unwrap();
-    tls.write_all(b"GET / HTTP/1.1\r\nHost: a.example.org\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
-        .unwrap();
+    tls.write_all(
+        b"GET / HTTP/1.1\r\nHost: a.example.org\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+    )
+    .unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];

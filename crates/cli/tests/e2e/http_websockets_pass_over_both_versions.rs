@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::ext::Protocol;
-use offramp_testkit::server::{Listen, Server};
+use offramp_testkit::server::{Listen, Server, websocket_accept};
 
 use crate::crowd::{connect, get, trusting};
 use crate::h2_client::kind::{DATA, HEADERS, SETTINGS};
 use crate::h2_client::{self, ACK, END_HEADERS, END_STREAM, H2, data, headers, request};
 use crate::http_app::{app, respond};
 use crate::http_curl::HTTP;
-use crate::instance::{CERTIFICATE, Home, cause, text};
+use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
 use crate::{http_h2, http_node};
 
 /// A masked frame (RFC 6455 §5.2) whose mask is nothing but zeros.
@@ -32,16 +32,23 @@ fn answer(opcode: u8, data: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// The beginning of a response that changes the protocol.
+const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n";
+
 const ROUTE: &str = "[[route]]\nserver = \"unix:app.sock\"\n";
 
 /// Reads a head, and not a byte more.
 pub(crate) fn head(stream: &mut impl std::io::Read) -> String {
+    raw_head(stream).to_ascii_lowercase()
+}
+
+fn raw_head(stream: &mut impl std::io::Read) -> String {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
         stream.read_exact(&mut byte).unwrap();
         head.push(byte[0]);
     }
-    String::from_utf8(head).unwrap().to_ascii_lowercase()
+    String::from_utf8(head).unwrap()
 }
 
 #[test]
@@ -140,9 +147,9 @@ fn a_websocket_passes_over_http_2() {
 /// Sends back what it is sent, piece by piece, from the answer 101 on.
 pub(crate) fn shouting_back(home: &Home) -> Server {
     Server::start(&Listen::Unix(home.file("app.sock")), |mut stream| {
-        head(&mut stream);
-        let switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
-        stream.write_all(switch).unwrap();
+        let accept = websocket_accept(&raw_head(&mut stream));
+        let switch = format!("{SWITCH}Upgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\n\r\n");
+        stream.write_all(switch.as_bytes()).unwrap();
         let mut piece = vec![0; 64 * 1024];
         while let Ok(n @ 1..) = stream.read(&mut piece) {
             if stream.write_all(&piece[..n]).is_err() {
@@ -240,7 +247,7 @@ fn any_protocol_may_be_agreed_on_and_ends_half_by_half() {
         stream.write_all(&all).unwrap();
     })
     .unwrap();
-    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}upgrade = \"shout/1\"\n"));
     let mut tls =
         connect(&trusting(&instance.home.ca.certificate()), instance.address(), "localhost").unwrap();
     tls.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: shout/1\r\n\r\n")
@@ -284,7 +291,12 @@ fn a_server_may_decline_to_change_the_protocol() {
 }
 
 /// The answer to an extended CONNECT for a protocol; 0 where there is none.
-fn connect_for(instance: &crate::instance::Instance, protocol: &str) -> u16 {
+fn connect_for(instance: &Instance, protocol: &str) -> u16 {
+    connect_to(instance, protocol, "/socket")
+}
+
+/// The answer to an extended CONNECT for a protocol at a path; 0 where there is none.
+pub(crate) fn connect_to(instance: &Instance, protocol: &str, path: &str) -> u16 {
     let config = trusting(&instance.home.ca.certificate());
     let mut h2 = H2::open(&config, instance.address(), &[]);
     let fields = [
@@ -292,7 +304,7 @@ fn connect_for(instance: &crate::instance::Instance, protocol: &str) -> u16 {
         (":protocol", protocol),
         (":scheme", "https"),
         (":authority", "localhost"),
-        (":path", "/socket"),
+        (":path", path),
         ("sec-websocket-version", "13"),
     ];
     h2.send(&headers(1, END_HEADERS, &fields));
@@ -335,5 +347,112 @@ fn a_response_that_is_no_switch_opens_no_websocket() {
     for (answer, status) in answers.iter().zip([502, 502, 502, 502, 403, 302]) {
         assert_eq!(connect_for(&instance, "WebSocket"), status, "{answer}");
     }
+    instance.stop();
+}
+
+/// A server that agrees to whatever the path says, in fields with `, ` between them; `ACCEPT` stands for the right answer to the
+/// key.
+fn agreeing(home: &Home) -> Server {
+    Server::start(&Listen::Unix(home.file("app.sock")), |mut stream| {
+        let head = raw_head(&mut stream);
+        let path = head.split(' ').nth(1).unwrap_or_default().trim_start_matches('/');
+        let fields = path.replace(';', "\r\n").replace('=', ": ");
+        let fields = fields.replace("ACCEPT", &websocket_accept(&head));
+        let _ = write!(stream, "{SWITCH}{fields}\r\n\r\n");
+        // Until Offramp has gone.
+        let _ = stream.read(&mut [0]);
+    })
+    .unwrap()
+}
+
+/// The status of a request by HTTP/1.1 for a protocol, to a server that agrees to what `path` says.
+fn upgrade(instance: &Instance, asked: &str, path: &str) -> u16 {
+    let mut tls =
+        connect(&trusting(&instance.home.ca.certificate()), instance.address(), "localhost").unwrap();
+    let key = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let request =
+        format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n{asked}{key}\r\n");
+    tls.write_all(request.as_bytes()).unwrap();
+    let head = head(&mut tls);
+    head.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// RFC 9110 §15.2.2: a 101 names what was asked for. RFC 6455 §4.1: who made the key checks the answer to it.
+#[test]
+fn a_switch_is_the_one_that_was_asked_for() {
+    let home = Home::new();
+    let _app = agreeing(&home);
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}upgrade = [\"websocket\", \"shout/1\"]\n"));
+    for (asked, agreed, status) in [
+        ("Upgrade: websocket\r\n", "Upgrade=websocket;Sec-WebSocket-Accept=ACCEPT", 101),
+        ("Upgrade: WebSocket\r\n", "Upgrade=WEBSOCKET", 101),
+        ("Upgrade: h2c, websocket\r\n", "Upgrade=websocket", 101),
+        ("Upgrade: h2c, websocket\r\n", "Upgrade=h2c", 502),
+        ("Upgrade: shout/1\r\nUpgrade: websocket\r\n", "Upgrade=shout/1", 101),
+        ("Upgrade: shout/1\r\n", "Upgrade=websocket", 502),
+        ("Upgrade: websocket\r\n", "Upgrade=other", 502),
+        ("Upgrade: websocket\r\n", "Upgrade=websocket,h2c", 502),
+        ("Upgrade: websocket\r\n", "Upgrade=websocket;Upgrade=h2c", 502),
+        ("Upgrade: websocket\r\n", "X=1", 502),
+        ("Upgrade: websocket\r\n", "Upgrade=", 502),
+        // None of them passes, so that the server is asked for nothing.
+        ("Upgrade: h2c\r\n", "Upgrade=h2c", 502),
+        ("", "Upgrade=websocket", 502),
+    ] {
+        assert_eq!(upgrade(&instance, asked, agreed), status, "{asked:?}: {agreed}");
+    }
+    for (agreed, status) in [
+        ("Upgrade=websocket;Sec-WebSocket-Accept=ACCEPT", 200),
+        ("Upgrade=WebSocket;sec-websocket-accept=ACCEPT;Sec-WebSocket-Protocol=chat", 200),
+        ("Upgrade=websocket", 502),
+        ("Upgrade=websocket;Sec-WebSocket-Accept=AAAA", 502),
+        ("Upgrade=websocket;Sec-WebSocket-Accept=", 502),
+        ("Upgrade=websocket;Sec-WebSocket-Accept=ACCEPTx", 502),
+        ("Upgrade=websocket;Sec-WebSocket-Accept=ACCEPT;Sec-WebSocket-Accept=ACCEPT", 502),
+        ("Upgrade=websocket;Sec-WebSocket-Accept=ACCEPT;Sec-WebSocket-Accept=AAAA", 502),
+        ("Upgrade=websocket;Sec-WebSocket-Accept=AAAA;Sec-WebSocket-Accept=ACCEPT", 502),
+        ("Upgrade=websocket;Sec-WebSocket-Accept=ACCEPT,ACCEPT", 502),
+        ("Upgrade=other;Sec-WebSocket-Accept=ACCEPT", 502),
+        ("Upgrade=websocket,other;Sec-WebSocket-Accept=ACCEPT", 502),
+        ("Sec-WebSocket-Accept=ACCEPT", 502),
+    ] {
+        assert_eq!(connect_to(&instance, "websocket", &format!("/{agreed}")), status, "{agreed}");
+    }
+    let events = instance.stop();
+    let refused = events.iter().filter(|event| event["status"] == 502);
+    assert!(refused.clone().all(|event| cause(event) == "bad_response"), "{events:?}");
+    assert_eq!(refused.count(), 19);
+}
+
+/// A route passes WebSocket alone where it does not say more, and nothing where it says so.
+#[test]
+fn a_server_is_offered_the_protocols_that_its_route_passes() {
+    let home = Home::new();
+    let (_app, seen) = crate::http_app::named(&Listen::Unix(home.file("app.sock")), "app");
+    let path = |path: &str, upgrade: &str| format!("{ROUTE}path = \"/{path}\"\n{upgrade}\n");
+    let instance = home.run(&format!(
+        "{CERTIFICATE}{HTTP}{}{}{}",
+        path("default", ""),
+        path("none", "upgrade = []"),
+        path("more", "upgrade = [\"shout/1\", \"websocket\"]")
+    ));
+    for (route, asked, offered) in [
+        ("default", "websocket", "websocket"),
+        ("default", "h2c, websocket", "websocket"),
+        ("default", "shout/1", ""),
+        ("none", "websocket", ""),
+        ("more", "shout/1, h2c,websocket", "shout/1, websocket"),
+    ] {
+        assert_eq!(upgrade(&instance, &format!("Upgrade: {asked}\r\n"), route), 200);
+        let request = seen.one();
+        let connection = if offered.is_empty() { "" } else { "upgrade" };
+        assert_eq!(
+            (request.field("upgrade"), request.field("connection")),
+            (offered, connection),
+            "{route} {asked}"
+        );
+    }
+    assert_eq!(connect_to(&instance, "websocket", "/none"), 501);
+    assert!(seen.take().is_empty());
     instance.stop();
 }

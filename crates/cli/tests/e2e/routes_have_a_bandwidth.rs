@@ -38,7 +38,8 @@ fn least(bytes: usize) -> Duration {
 fn application(home: &Home) -> Server {
     app(&Listen::Unix(home.file("app.sock")), |request, stream| {
         if request.target.ends_with("/tunnel") {
-            let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: raw\r\n\r\n";
+            let head =
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
             stream.write_all(head.as_bytes())?;
             stream.write_all(&vec![7; SIZE])?;
             stream.read_exact(&mut vec![0; SIZE])?;
@@ -222,7 +223,7 @@ fn relays_and_tunnels_go_at_the_rate_of_their_route() {
         slowly(scope, "a tunnel", SIZE - (128 << 10), || {
             let mut client = tls("default");
             let asks =
-                b"GET /tunnel HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: raw\r\n\r\n";
+                b"GET /tunnel HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
             client.write_all(asks).unwrap();
             let (mut head, mut byte) = (Vec::new(), [0]);
             while !head.ends_with(b"\r\n\r\n") {

@@ -36,7 +36,7 @@ impl Request {
     pub(crate) fn plain_head(&self) -> String {
         let told = |line: &&str| {
             let name = line.split(':').next().unwrap_or_default().to_ascii_lowercase();
-            name.starts_with("x-forwarded-") || name == "forwarded" || name == "x-request-id"
+            name.starts_with("x-forwarded-") || matches!(&*name, "forwarded" | "x-request-id" | "x-real-ip")
         };
         self.head.split_inclusive("\r\n").filter(|line| !told(line)).collect()
     }
@@ -62,6 +62,12 @@ impl Backend {
 
     pub(crate) fn address(&self) -> &Address {
         self.server.address()
+    }
+
+    /// How many requests have begun since [`Backend::take`].
+    pub(crate) fn heads(&self) -> usize {
+        let raw = self.seen.raw.lock().unwrap();
+        raw.windows(11).filter(|bytes| bytes == b" HTTP/1.1\r\n").count()
     }
 
     /// All bytes and all whole requests since this was last asked.

@@ -84,6 +84,8 @@ fn attacks() -> Vec<Fields<'static>> {
         with(&[("transfer-encoding ", "chunked")]),
         with(&[("transfer_encoding", "chunked")]),
         with(&[("content_length", "0")]),
+        with(&[("content.length", "0")]),
+        with(&[("transfer!encoding", "chunked")]),
         with(&[("connection", "content-length")]),
         with(&[("connection", "upgrade"), ("upgrade", "h2c")]),
         with(&[("upgrade", "websocket")]),

@@ -7,7 +7,7 @@ use crate::model::access::{FORWARD_TIMEOUT, LEEWAY, REALM, USER_HEADER};
 use crate::model::header::{Act, refused};
 use crate::model::{
     BasicAuth, ClientNetworks, Credentials, ForwardAuth, HeaderName, HeaderValue, Jwks, JwtAuth, KeyServer,
-    KeySetUrl, Networks, RelayTarget,
+    KeySetUrl, Networks, RelayTarget, Satisfy,
 };
 use crate::raw::{Section, Spanned};
 
@@ -45,7 +45,25 @@ pub(super) fn credentials(section: &Section, known: &Known, reader: &mut Reader<
         basic: basic_auth(section, reader),
         jwt: jwt(section, reader),
         forward: forward_auth(section, known, reader),
+        satisfy: satisfy(section, reader),
     }
+}
+
+/// One rule must be left to choose from beside another: a wrong reading of `any` would open a route.
+fn satisfy(section: &Section, reader: &mut Reader<'_, '_>) -> Satisfy {
+    let word = section.text("satisfy").and_then(|text| Satisfy::from_word(text.value));
+    let satisfy = word.unwrap_or(Satisfy::All);
+    if satisfy == Satisfy::Any {
+        let own = section.mentions("basic_auth") || section.mentions("jwt");
+        let rules = [section.mentions("allow"), own, section.mentions("forward_auth")];
+        if rules.into_iter().filter(|is| *is).count() < 2 {
+            let problem = Problem::new("`satisfy = \"any\"` has nothing to choose from");
+            let help =
+                "it needs two of `allow`, `basic_auth` or `jwt`, and `forward_auth`; `deny` admits nobody";
+            reader.report.whole(section.key_span("satisfy"), problem.help(help));
+        }
+    }
+    satisfy
 }
 
 fn jwt(section: &Section, reader: &mut Reader<'_, '_>) -> Option<JwtAuth> {
@@ -193,7 +211,7 @@ fn identity(name: HeaderName) -> Result<HeaderName, Problem> {
 
 /// Why a field cannot say who the user is, if it cannot.
 fn not_for_users(name: &HeaderName) -> Option<&'static str> {
-    match name.as_str() {
+    match name.folded().as_str() {
         "host" | "authorization" | "cookie" | "forwarded" | "x-request-id" | "via" | "expect"
         | "content-type" => Some("it says something else; write a name such as Remote-User"),
         "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" | "x-forwarded-port" => {

@@ -3,15 +3,18 @@
 use super::Reader;
 use crate::error::{Problem, Span, shown};
 use crate::model::header::{Act, refused};
-use crate::model::{HeaderChanges, HeaderField, HeaderName};
+use crate::model::{
+    HeaderChanges, HeaderField, HeaderName, HeaderTemplate, HeaderValue, HeaderVariable, TemplatePart,
+};
 use crate::raw::{Section, Spanned};
 
-/// The changes of one of the two keys.
+/// The changes of one of the two keys, which is that of requests or of responses.
 pub(super) fn changes(section: &Section, key: &str, reader: &mut Reader<'_, '_>) -> HeaderChanges {
     let Some(details) = section.section(key) else {
         return HeaderChanges::default();
     };
-    let set = fields(details, "set", Act::Set, reader);
+    let of = |act| (act, key == "request_headers");
+    let set = fields(details, "set", of(Act::Set), reader);
     let remove = removed(details, reader);
     for (at, (name, span)) in set.names.iter().enumerate() {
         if set.names[..at].iter().any(|(other, _)| other == name) {
@@ -23,7 +26,7 @@ pub(super) fn changes(section: &Section, key: &str, reader: &mut Reader<'_, '_>)
             reader.report.local(span, problem.help("leave it out of `remove`: `set` replaces what is there"));
         }
     }
-    HeaderChanges { set: set.fields, add: fields(details, "add", Act::Add, reader).fields, remove }
+    HeaderChanges { set: set.fields, add: fields(details, "add", of(Act::Add), reader).fields, remove }
 }
 
 struct Fields {
@@ -33,22 +36,41 @@ struct Fields {
     names: Vec<(HeaderName, Span)>,
 }
 
-fn fields(details: &Section, key: &str, act: Act, reader: &mut Reader<'_, '_>) -> Fields {
+fn fields(
+    details: &Section,
+    key: &str,
+    (act, of_requests): (Act, bool),
+    reader: &mut Reader<'_, '_>,
+) -> Fields {
     let mut found = Fields { fields: Vec::new(), names: Vec::new() };
     for (name, value) in details.pairs(key) {
         let parsed = name.value.parse().and_then(|parsed| permitted(parsed, act));
         let parsed = reader.tell(&name.span, parsed);
         found.names.extend(parsed.clone().map(|parsed| (parsed, name.span.clone())));
-        let text = value.value.parse().map_err(|problem: Problem| {
-            let said = format!("the value of `{}` cannot be that of a header field", shown(&name.value));
-            Problem::new(said).help(problem.remedy().unwrap_or_default())
-        });
-        let value = reader.tell(&value.span, text);
+        let template = template(&name.value, &value.value, of_requests);
+        let value = reader.tell(&value.span, template);
         found.fields.extend(parsed.zip(value));
     }
     // The sort is stable: values of one name keep their order.
     found.fields.sort_by(|(one, _), (other, _)| one.cmp(other));
     found
+}
+
+/// The value of a field, with variables that have a value by the time when it is sent.
+fn template(name: &str, text: &str, of_requests: bool) -> Result<HeaderTemplate, Problem> {
+    text.parse::<HeaderValue>().map_err(|problem| {
+        let said = format!("the value of `{}` cannot be that of a header field", shown(name));
+        Problem::new(said).help(problem.remedy().unwrap_or_default())
+    })?;
+    let template: HeaderTemplate = text.parse()?;
+    let server = TemplatePart::Variable(HeaderVariable::Server);
+    if of_requests && template.parts().contains(&server) {
+        let problem = Problem::new("`{server}` has no value in `request_headers`");
+        return Err(
+            problem.help("use it in `response_headers`: a server is chosen when the request is whole")
+        );
+    }
+    Ok(template)
 }
 
 fn removed(details: &Section, reader: &mut Reader<'_, '_>) -> Vec<HeaderName> {

@@ -10,7 +10,7 @@ use crate::model::{
 use crate::raw::Section;
 
 /// The keys that only requests of HTTP can match or follow.
-pub(super) const OF_REQUESTS: [&str; 27] = [
+pub(super) const OF_REQUESTS: [&str; 30] = [
     "path",
     "redirect",
     "respond",
@@ -20,6 +20,9 @@ pub(super) const OF_REQUESTS: [&str; 27] = [
     "normalize_path",
     "encoded_slashes",
     "request_headers",
+    "upgrade",
+    "keep_original_url",
+    "satisfy",
     "response_headers",
     "hsts",
     "max_body",

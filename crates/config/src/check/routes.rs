@@ -16,7 +16,7 @@ use crate::raw::{Section, Spanned};
 const TARGETS: [&str; 7] = ["backend", "server", "split", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 25] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 28] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
     ("path", SEALED),
@@ -25,6 +25,9 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 25] = [
     ("normalize_path", SEALED),
     ("encoded_slashes", SEALED),
     ("request_headers", SEALED),
+    ("upgrade", SEALED),
+    ("keep_original_url", SEALED),
+    ("satisfy", SEALED),
     ("response_headers", SEALED),
     ("hsts", SEALED),
     ("max_body", SEALED),
@@ -55,6 +58,8 @@ const NOT_WITH_ANSWERS: [&str; 14] = [
     "encoded_slashes",
     "rewrite",
     "request_headers",
+    "upgrade",
+    "keep_original_url",
     "max_body",
     "response_timeout",
     "request_body_timeout",

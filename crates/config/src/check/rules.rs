@@ -7,7 +7,7 @@ use crate::model::{
     EncodedSlashes, FilePath, HeaderValue, Hsts, HttpRules, PathForm, Redirect, Respond, Rewrite,
     RouteLimits, Size,
 };
-use crate::raw::Section;
+use crate::raw::{Section, Spanned};
 
 /// What is done to requests and responses.
 pub(super) fn rules(section: &Section, reader: &mut Reader<'_, '_>) -> HttpRules {
@@ -29,6 +29,10 @@ pub(super) fn rules(section: &Section, reader: &mut Reader<'_, '_>) -> HttpRules
         },
         rewrites: rewrites::rewrites(section, reader),
         request_headers: headers::changes(section, "request_headers", reader),
+        upgrade: section
+            .mentions("upgrade")
+            .then(|| reader.list(section, "upgrade", |text: &Spanned<String>, _| text.value.parse())),
+        keep_original_url: section.bool("keep_original_url").unwrap_or_default(),
         response_headers,
         hsts,
         max_body: section.size("max_body").map(Size::new),

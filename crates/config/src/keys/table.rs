@@ -243,6 +243,8 @@ pub const TABLE: &[Key] = rows! {
     "route.request_headers.set": Kind::Map("`{ NAME = \"value\" }`"), LIST_ABSENT, Live, NOW, "Fields that replace those of the same name";
     "route.request_headers.add": Kind::Map("`{ NAME = \"value\" }`, or a list of values"), LIST_ABSENT, Live, NOW, "Fields that are added to those of the same name";
     "route.request_headers.remove": Kind::List("names of fields"), LIST_ABSENT, Live, NOW, "Fields that are removed, before others are set and added";
+    "route.upgrade": Kind::List("protocols such as `websocket`"), toml("[\"websocket\"]"), Live, NOW, "The protocols that clients may change to with `Upgrade` over HTTP/1.1, WebSocket over HTTP/2 too; servers are offered no others, `[]` passes none";
+    "route.keep_original_url": Kind::Bool, toml("false"), Live, NOW, "Servers get `X-Original-URL`, `X-Original-URI`, `X-Original-Host`, `X-Original-Method` and `X-Rewrite-URL` of clients that are not `trusted_proxies`; some frameworks serve the path in them instead of the one that the route was chosen by";
     "route.response_headers": Kind::Section, absent("no change"), Live, NOW, "Changes to the header of responses before clients get them";
     "route.response_headers.set": Kind::Map("`{ NAME = \"value\" }`"), LIST_ABSENT, Live, NOW, "Fields that replace those of the same name";
     "route.response_headers.add": Kind::Map("`{ NAME = \"value\" }`, or a list of values"), LIST_ABSENT, Live, NOW, "Fields that are added to those of the same name";
@@ -290,6 +292,7 @@ pub const TABLE: &[Key] = rows! {
     "route.deny_ja4": Kind::List("a JA4 fingerprint such as `t13d1516h2_8daaf6152771_e5627efa2ab1`, or its beginning and `*`"), absent("no client is refused by it"), Live, NOW, "Refuses clients by the JA4 fingerprint of their ClientHello, with the alert `handshake_failure`";
     "route.allow": Kind::List("networks such as `10.0.0.0/8`, countries such as `country:DE`, or `file:` and the path of a list"), absent("clients from anywhere"), Live, NOW, "The networks that clients may come from; requests of others get 403, see [access.md](access.md)";
     "route.deny": Kind::List("networks such as `10.0.0.0/8`, countries such as `country:DE`, or `file:` and the path of a list"), absent("nobody is refused"), Live, NOW, "The networks that clients may not come from, whatever `allow` says";
+    "route.satisfy": Kind::Choice(model::Satisfy::CHOICES), toml("\"all\""), Live, NOW, "With `mode = \"http\"`: which of `allow`, `basic_auth` or `jwt`, and `forward_auth` a request must satisfy: all of them, or any one of them; see [access.md](access.md)";
     "route.basic_auth": Kind::TextOrTable("the path of a file of users"), absent("everybody may enter"), Live, NOW, "With `mode = \"http\"`: requests must have the name and password of a user, see [access.md](access.md)";
     "route.basic_auth.file": Kind::Text("a file's path"), REQUIRED, Live, NOW, "The users: lines `name:hash` as `offramp password` prints them, by argon2id or bcrypt";
     "route.basic_auth.realm": Kind::Text("any text without quotes"), toml("\"restricted\""), Live, NOW, "What browsers say that the password is for";

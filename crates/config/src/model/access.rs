@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::words::words;
 use super::{Cidr, FilePath, HeaderName, HeaderValue, Jwks, RelayTarget};
 use crate::error::{At, Problem, shown};
 
@@ -84,6 +85,20 @@ pub struct Credentials {
     pub jwt: Option<JwtAuth>,
     /// The yes of a server that knows who the client is.
     pub forward: Option<ForwardAuth>,
+    /// Which of these and of the networks a request must satisfy.
+    pub satisfy: Satisfy,
+}
+
+words! {
+    /// How many of several access rules a request must satisfy.
+    #[derive(Default)]
+    pub enum Satisfy {
+        /// Each of them.
+        #[default]
+        All = "all",
+        /// One of them.
+        Any = "any",
+    }
 }
 
 /// A server that is asked about each request, such as Authelia, Authentik or oauth2-proxy.

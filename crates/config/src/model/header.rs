@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::HeaderTemplate;
 use crate::error::{Problem, shown};
 
 /// The name of a header field in lower case: a token (RFC 9110 §5.1, §5.6.2) of at most 128 bytes.
@@ -13,6 +14,11 @@ impl HeaderName {
     /// The name as text, in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The name as servers in the manner of CGI take it (RFC 3875 §4.1.18): `-` for every byte that is no letter or digit.
+    pub(crate) fn folded(&self) -> String {
+        self.0.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
     }
 }
 
@@ -104,13 +110,13 @@ impl fmt::Display for CookieName {
     }
 }
 
-fn is_token(text: &str) -> bool {
+pub(super) fn is_token(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !text.is_empty() && text.bytes().all(allowed)
 }
 
-/// A name and a value.
-pub type HeaderField = (HeaderName, HeaderValue);
+/// A name and a value, which may have variables in it.
+pub type HeaderField = (HeaderName, HeaderTemplate);
 
 /// Changes to a header: fields are first taken out, then set, then added. None of the fields is one of those
 /// that frame a message or belong to one connection alone.
@@ -142,7 +148,7 @@ pub(crate) enum Act {
 /// Why a field must not be changed so, if it must not: those of a hop and those that frame the message belong
 /// to the connection (RFC 9110 §7.6.1, RFC 9112 §6).
 pub(crate) fn refused(name: &HeaderName, act: Act) -> Option<&'static str> {
-    match name.as_str() {
+    match name.folded().as_str() {
         "connection" | "keep-alive" | "proxy-connection" | "te" | "trailer" | "upgrade" => {
             Some("it belongs to one connection and is made anew for each (RFC 9110, section 7.6.1)")
         }
@@ -176,7 +182,9 @@ mod tests {
     #[test]
     fn fields_of_the_connection_are_refused() {
         let name = |text: &str| text.parse::<HeaderName>().unwrap();
-        for text in ["Connection", "Transfer-Encoding", "Content-Length", "Upgrade", "TE", "Trailer"] {
+        let spelt = ["Content_Length", "transfer.encoding", "Keep~Alive"];
+        let names = ["Connection", "Transfer-Encoding", "Content-Length", "Upgrade", "TE", "Trailer"];
+        for text in names.into_iter().chain(spelt) {
             assert!(refused(&name(text), Act::Set).is_some(), "{text}");
         }
         assert!(refused(&name("Host"), Act::Set).is_none());

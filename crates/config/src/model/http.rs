@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::header::is_token;
 use super::words::words;
 use super::{Compress, ErrorPages, FilePath, HeaderChanges, HeaderValue, Maintenance, Mirror, Size};
 use crate::error::{Problem, shown};
@@ -138,6 +139,10 @@ pub struct HttpRules {
     pub rewrites: Vec<PathRewrite>,
     /// Changes to requests.
     pub request_headers: HeaderChanges,
+    /// The protocols that a connection may change to by `Upgrade`; `None`: WebSocket alone.
+    pub upgrade: Option<Vec<UpgradeProtocol>>,
+    /// Servers get `X-Original-URL` and the like of clients that are not trusted proxies.
+    pub keep_original_url: bool,
     /// Changes to responses.
     pub response_headers: HeaderChanges,
     /// Whether browsers learn to use only TLS (HSTS); has no effect where clients speak plain text
@@ -213,6 +218,43 @@ pub struct PathRewrite {
     pub pattern: String,
     /// The new path, and query if it has one; `$1` and `${name}` stand for groups, which exist.
     pub to: String,
+}
+
+/// A protocol that a connection of HTTP/1.1 may change to (RFC 9110 §7.8): its name, and its version if it has one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UpgradeProtocol(String);
+
+impl UpgradeProtocol {
+    /// The protocol as it is written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for UpgradeProtocol {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let wrong = |help: &str| {
+            let said = format!("`{}` is not a protocol that a connection can change to", shown(text));
+            Err(Problem::new(said).help(help))
+        };
+        let lower = text.to_ascii_lowercase();
+        let name = lower.split('/').next().unwrap_or_default();
+        if matches!(name, "http" | "h2" | "h2c" | "h3" | "tls") {
+            return wrong("leave it out: what follows would pass by all routes and rules");
+        }
+        if !text.split('/').all(is_token) || text.split('/').count() > 2 || text.len() > 64 {
+            return wrong("write the word of `Upgrade`, such as \"websocket\"");
+        }
+        Ok(UpgradeProtocol(text.to_owned()))
+    }
+}
+
+impl fmt::Display for UpgradeProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// What `Strict-Transport-Security` says (RFC 6797 §6.1).
@@ -425,6 +467,18 @@ mod tests {
             ("/a b", "%XX"),
         ] {
             assert!(text.parse::<RoutePath>().unwrap_err().to_string().contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn protocols_of_upgrades() {
+        for text in ["websocket", "WebSocket", "tus/1.0", "spdy~3"] {
+            assert_eq!(text.parse::<UpgradeProtocol>().unwrap().to_string(), text);
+        }
+        for text in
+            ["h2c", "H2C", "h2", "HTTP/2.0", "TLS/1.0", "", "a b", "a,b", "a/b/c", "a/", "ä", &"x".repeat(65)]
+        {
+            assert!(text.parse::<UpgradeProtocol>().is_err(), "{text}");
         }
     }
 

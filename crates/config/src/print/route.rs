@@ -7,7 +7,7 @@ use crate::model::{
     BasicAuth, ClientAuth, Compress, Credentials, EncodedSlashes, ErrorPages, FilePath, ForwardAuth,
     HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules, Jwks, JwtAuth, KeyServer, Listeners,
     Maintenance, Mirror, PathForm, PathRewrite, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond,
-    Rewrite, Route, RouteLimits, SendProxy, Split, StaticFiles, StatusRange, Target, TrustDomain,
+    Rewrite, Route, RouteLimits, Satisfy, SendProxy, Split, StaticFiles, StatusRange, Target, TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -72,6 +72,9 @@ pub(crate) fn route(out: &mut String, route: &Route, pages_of_all: bool) {
 }
 
 fn credentials(out: &mut String, credentials: &Credentials) {
+    if credentials.satisfy == Satisfy::Any {
+        text(out, "satisfy", credentials.satisfy);
+    }
     if let Some(auth) = &credentials.forward {
         forward_auth(out, auth);
     }
@@ -240,6 +243,12 @@ fn rules(out: &mut String, rules: &HttpRules) {
         bare(out, "rewrite", format_args!("[{}]", rules.join(", ")));
     }
     headers(out, "request_headers", &rules.request_headers);
+    if let Some(protocols) = &rules.upgrade {
+        list(out, "upgrade", protocols);
+    }
+    if rules.keep_original_url {
+        bare(out, "keep_original_url", true);
+    }
     headers(out, "response_headers", &rules.response_headers);
     if let Some(Hsts { max_age, include_subdomains, preload }) = &rules.hsts {
         let max_age = print_duration(*max_age);

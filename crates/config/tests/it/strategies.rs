@@ -17,7 +17,8 @@ use offramp_config::model::{
     LogOutput, LogStore, Metrics, Mode, Name, Networks, Origins, Passthrough, PathForm, Policy, Pool,
     PostgresCancel, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay,
     RelayTarget, Respond, Rewrite, Route, RoutePath, Sandbox, SendProxy, Server, ServerAddress, ServerState,
-    Shared, Size, StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, User, Weight, Workers,
+    Shared, Size, StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, UpgradeProtocol, User,
+    Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -164,7 +165,11 @@ fn without_certificate(target: &mut Target, asked: bool) {
 fn header_changes() -> impl Strategy<Value = HeaderChanges> {
     let name = || "x-[a-c]{1,2}".prop_map(|text| text.parse::<HeaderName>().unwrap());
     let field = move || {
-        (name(), "[!-~]([ -~\t]{0,4}[!-~])?").prop_map(|(name, value)| (name, value.parse().unwrap()))
+        let value = prop_oneof![
+            3 => "[!-~]([ -z|~\t]{0,4}[!-z|~])?",
+            1 => "(\\{client\\}|\\{tls\\.sni\\}|\\{\\{uri\\}\\}|\\{\"a\":1\\}|x){1,3}",
+        ];
+        (name(), value).prop_map(|(name, value)| (name, value.parse().unwrap()))
     };
     (vec(field(), 0..3), vec(field(), 0..4), vec(name(), 0..3)).prop_map(|(mut set, mut add, mut remove)| {
         set.sort();
@@ -229,12 +234,25 @@ fn http_route(backends: &[Name]) -> impl Strategy<Value = Route> + use<> {
             level: Some(level).filter(|level| *level > 1),
             secrets,
         }));
-    let rules =
-        (rewrite, header_changes(), header_changes(), option::of(hsts), max_body, (compress, answers()));
+    let protocols = vec("websocket|tus/1\\.0|x-[a-c]", 0..3)
+        .prop_map(|texts| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<UpgradeProtocol>>());
+    let upgrade = option::of(protocols.prop_map(|mut protocols| {
+        distinct(&mut protocols);
+        protocols
+    }));
+    let rules = (
+        rewrite,
+        header_changes(),
+        header_changes(),
+        option::of(hsts),
+        max_body,
+        (compress, answers(), upgrade, any::<bool>()),
+    );
     let target = (target, networks(), credentials());
     (option::of(host()), route_path(), target, rules).prop_map(|(host, path, target, rules)| {
         let ((mut target, mirror), networks, credentials) = target;
-        let (rewrite, request_headers, response_headers, hsts, max_body, (compress, answers)) = rules;
+        let (rewrite, request_headers, response_headers, hsts, max_body, rest) = rules;
+        let (compress, answers, upgrade, keep_original_url) = rest;
         let paths = PathForm {
             normalize: rewrite == Rewrite::Strip,
             encoded_slashes: if max_body.is_some() { EncodedSlashes::Pass } else { EncodedSlashes::Refuse },
@@ -248,6 +266,8 @@ fn http_route(backends: &[Name]) -> impl Strategy<Value = Route> + use<> {
             max_body,
             compress,
             mirror,
+            upgrade,
+            keep_original_url,
             ..answers
         };
         if !http.rewrites.is_empty() {

@@ -1,21 +1,26 @@
 //! What listeners in mode `http` have beside those of connections: where requests go and what is done to them,
 //! and which handshake a server name chooses.
 
+mod headers;
+
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, StatusCode};
-use offramp_config::model::{self, AlpnId, AuthMode, HeaderChanges, HeaderField};
+use headers::{rules, value};
+use http::{HeaderValue, StatusCode};
+use offramp_config::model::{self, AlpnId, AuthMode};
 use offramp_config::{At, Config};
 use offramp_http::path::normalize;
 use offramp_proxy::limit::Rate;
 use offramp_proxy::{
-    Action, AuthClass, Bandwidths, ClosedPaths, Coding, Compress, Files, HeaderRules, Http, HttpLimits,
+    Action, AuthClass, Bandwidths, ClosedPaths, Coding, Compress, Files, HeaderPolicy, Http, HttpLimits,
     HttpRoute, HttpTls, Maintenance, Match, Network, PathHandling, PathMatch, PathRules, Paths, Proxy,
     Redirect, Respond, Rewrite, Route, RouteLimits, Rule, Target, Template, To, media_type,
 };
+
+pub(crate) use headers::field_name;
 
 use super::backends::Backends;
 use super::canary;
@@ -225,14 +230,21 @@ fn request<'c>(
     let auth = route.credentials.forward.as_ref();
     let auth = auth.and_then(|auth| place(&auth.to, &auth.at, backends, report));
     let made = action(route, backends, contents, report)?.and_then(|action| {
+        let access = access.access(route, auth)?;
+        let (request, response) =
+            (self::rules(&rules.request_headers)?, self::rules(&rules.response_headers)?);
+        let headers = HeaderPolicy::new(request, response, rules.keep_original_url, &access.reserved);
         Ok(HttpRoute {
             name: name(route).into(),
             action,
             client_auth: class(route, termination),
-            access: access.access(route, auth)?,
+            access,
             xfcc: route.client_auth.as_ref().is_some_and(|auth| auth.xfcc),
-            request_headers: headers(&rules.request_headers)?,
-            response_headers: headers(&rules.response_headers)?,
+            headers,
+            upgrade: match &rules.upgrade {
+                Some(protocols) => protocols.iter().map(|protocol| protocol.as_str().into()).collect(),
+                None => ["websocket".into()].into(),
+            },
             hsts: rules.hsts.as_ref().map(hsts).transpose()?,
             max_body: rules.max_body.map(model::Size::bytes),
             maintenance: rules.maintenance.as_ref().map(|rule| Box::new(maintenance(rule))),
@@ -377,24 +389,6 @@ fn files(
 
 fn status(status: u16) -> Result<StatusCode, String> {
     StatusCode::from_u16(status).map_err(|error| format!("{status}: {error}"))
-}
-
-fn headers(changes: &HeaderChanges) -> Result<HeaderRules, String> {
-    let field = |(name, value): &HeaderField| Ok((self::field_name(name)?, self::value(value)?));
-    let fields = |fields: &[HeaderField]| fields.iter().map(field).collect::<Result<Vec<_>, String>>();
-    Ok(HeaderRules {
-        remove: changes.remove.iter().map(field_name).collect::<Result<_, _>>()?,
-        set: fields(&changes.set)?,
-        add: fields(&changes.add)?,
-    })
-}
-
-pub(crate) fn field_name(name: &model::HeaderName) -> Result<HeaderName, String> {
-    HeaderName::from_bytes(name.as_str().as_bytes()).map_err(|error| format!("`{name}`: {error}"))
-}
-
-fn value(value: &model::HeaderValue) -> Result<HeaderValue, String> {
-    HeaderValue::from_str(value.as_str()).map_err(|error| format!("the value of a header field: {error}"))
 }
 
 fn compress(compress: &model::Compress) -> Arc<Compress> {

@@ -99,14 +99,20 @@ fn unreadable(line: &[u8], end: usize, first: bool) -> Http1Fault {
     }
 }
 
-/// Whether it is a name that frames the message, with `_` in the place of `-`.
+/// Whether it is a name that frames the message but for the byte in the place of `-`: servers that pass fields in the
+/// manner of CGI take `Content_Length` and `Content.Length` for `Content-Length`.
 #[inline]
 pub(super) fn is_ambiguous(name: &[u8]) -> bool {
-    match name.len() {
-        14 => name.eq_ignore_ascii_case(b"content_length"),
-        17 => name.eq_ignore_ascii_case(b"transfer_encoding"),
-        _ => false,
-    }
+    let (front, back): (&[u8], &[u8]) = match name.len() {
+        14 => (b"content", b"length"),
+        17 => (b"transfer", b"encoding"),
+        _ => return false,
+    };
+    let odd = name[front.len()];
+    odd != b'-'
+        && !odd.is_ascii_alphanumeric()
+        && name[..front.len()].eq_ignore_ascii_case(front)
+        && name[front.len() + 1..].eq_ignore_ascii_case(back)
 }
 
 #[inline]

@@ -2,7 +2,6 @@
 //! (RFC 9110 §7.6.1, RFC 9113 §8.2.2).
 
 use http::Method;
-use http::header::HeaderValue;
 
 use crate::head::{Fields, Known, KnownSet};
 
@@ -19,13 +18,13 @@ const OF_CONNECTION: KnownSet = KnownSet::of(&[
 ]);
 
 /// Takes the fields of one connection out of a request. `TE: trailers` stays, because servers that send
-/// trailers (gRPC) want to see it. Gives the protocol that the client wants to change to, if it may.
-pub fn clean_request(fields: &mut Fields, switches: bool) -> Option<HeaderValue> {
+/// trailers (gRPC) want to see it. Gives the value of `Upgrade` for the server: those of `protocols` that the client asks
+/// for, in its order.
+pub fn clean_request(fields: &mut Fields, protocols: &[Box<str>]) -> Option<Vec<u8>> {
     if !fields.may_have(OF_CONNECTION) {
         return None;
     }
-    let upgrade = fields.get(Known::Upgrade).filter(|value| switches && may_switch(value));
-    let upgrade = upgrade.and_then(|value| HeaderValue::from_bytes(value).ok());
+    let upgrade = offered(fields, protocols);
     let trailers = fields.all(Known::Te).any(|value| names(value).any(|name| name == b"trailers"));
     clean(fields, OF_CONNECTION);
     if trailers {
@@ -107,19 +106,40 @@ fn names(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|name| !name.is_empty())
 }
 
-/// Whether a client may change to the protocol. HTTP/2 is not spoken on a connection that began with
-/// HTTP/1.1: what follows would pass all rules by.
-fn may_switch(protocol: &[u8]) -> bool {
-    !names(protocol).any(|name| name.len() >= 2 && name[..2].eq_ignore_ascii_case(b"h2"))
+/// The protocols of a list (RFC 9110 §7.8).
+fn protocols_in(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|protocol| !protocol.is_empty())
+}
+
+/// What `Upgrade` of a request asks for, without what is not among `protocols`.
+fn offered(fields: &Fields, protocols: &[Box<str>]) -> Option<Vec<u8>> {
+    let passes = |asked: &&[u8]| protocols.iter().any(|known| asked.eq_ignore_ascii_case(known.as_bytes()));
+    let asked = fields.all(Known::Upgrade).flat_map(protocols_in).filter(passes);
+    asked.fold(None, |list: Option<Vec<u8>>, protocol| {
+        Some(match list {
+            None => protocol.to_vec(),
+            Some(list) => [&list[..], b", ", protocol].concat(),
+        })
+    })
+}
+
+/// Whether a response with 101 names protocols, and only those that `offered`, the `Upgrade` of its request, has
+/// (RFC 9110 §15.2.2).
+#[must_use]
+pub fn agrees(response: &Fields, offered: &[u8]) -> bool {
+    let mut agreed = response.all(Known::Upgrade).flat_map(protocols_in).peekable();
+    let was_offered = |protocol: &[u8]| protocols_in(offered).any(|one| one.eq_ignore_ascii_case(protocol));
+    agreed.peek().is_some() && agreed.all(was_offered)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn left(fields: &[(&str, &str)], switches: bool) -> (Vec<String>, Option<HeaderValue>) {
+    fn left(fields: &[(&str, &str)], protocols: &[&str]) -> (Vec<String>, Option<Vec<u8>>) {
         let mut fields: Fields = fields.iter().copied().collect();
-        let upgrade = clean_request(&mut fields, switches);
+        let protocols: Vec<Box<str>> = protocols.iter().map(|protocol| (*protocol).into()).collect();
+        let upgrade = clean_request(&mut fields, &protocols);
         let mut names: Vec<_> =
             fields.iter().map(|(name, _)| String::from_utf8(name.to_vec()).unwrap()).collect();
         names.sort();
@@ -139,26 +159,57 @@ mod tests {
             ("proxy", "http://evil"),
             ("accept", "*/*"),
         ];
-        assert_eq!(left(&headers, false), (vec!["accept".to_owned(), "host".to_owned()], None));
+        assert_eq!(left(&headers, &[]), (vec!["accept".to_owned(), "host".to_owned()], None));
     }
 
     #[test]
     fn trailers_stay_wanted() {
         let mut fields: Fields = [("te", "gzip;q=0.5, trailers"), ("connection", "te")].into_iter().collect();
-        clean_request(&mut fields, false);
+        clean_request(&mut fields, &[]);
         assert_eq!(fields.iter().collect::<Vec<_>>(), [(&b"te"[..], &b"trailers"[..])]);
     }
 
     #[test]
-    fn protocols_that_may_follow() {
-        let ask = |protocol, switches| {
-            let headers = [("connection", "Upgrade"), ("upgrade", protocol)];
-            left(&headers, switches).1.map(|value| value.to_str().unwrap().to_owned())
-        };
-        assert_eq!(ask("websocket", true).as_deref(), Some("websocket"));
-        assert_eq!(ask("websocket", false), None);
-        assert_eq!(ask("h2c", true), None);
-        assert_eq!(ask("foo, H2C", true), None);
+    fn a_server_is_offered_what_passes_of_what_the_client_asks_for() {
+        let both = &["websocket", "foo/2"][..];
+        for (asked, passed, offered) in [
+            (&["websocket"][..], &["websocket"][..], Some("websocket")),
+            (&["WebSocket"], &["websocket"], Some("WebSocket")),
+            (&["websocket"], &[], None),
+            (&["h2c"], &["websocket"], None),
+            (&["h2c, websocket"], &["websocket"], Some("websocket")),
+            (&["h2c", "foo/2 ,, websocket"], both, Some("foo/2, websocket")),
+            (&["foo"], both, None),
+            (&["foo/1, Foo/2"], both, Some("Foo/2")),
+            (&["websocket/13"], both, None),
+            (&[""], both, None),
+        ] {
+            let asked: Vec<_> = asked.iter().map(|value| ("upgrade", *value)).collect();
+            let headers = [&[("connection", "Upgrade")][..], &asked].concat();
+            let (names, upgrade) = left(&headers, passed);
+            assert!(names.is_empty(), "{names:?}");
+            assert_eq!(upgrade.as_deref(), offered.map(str::as_bytes), "{asked:?} of {passed:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_agrees_to_what_it_was_offered() {
+        for (agreed, offered, agrees) in [
+            (&["websocket"][..], "websocket", true),
+            (&["WEBSOCKET"], "websocket", true),
+            (&["b"], "a, b", true),
+            (&["a, b"], "a, b", true),
+            (&["a", "b"], "a,b", true),
+            (&[], "websocket", false),
+            (&[""], "websocket", false),
+            (&["h2c"], "websocket", false),
+            (&["websocket, h2c"], "websocket", false),
+            (&["websocket", "h2c"], "websocket", false),
+            (&["websocket"], "", false),
+        ] {
+            let response: Fields = agreed.iter().map(|value| ("upgrade", *value)).collect();
+            assert_eq!(super::agrees(&response, offered.as_bytes()), agrees, "{agreed:?} of {offered}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use http::{HeaderName, Method};
 use offramp_http::head::{self, Fields, Response};
 use offramp_http::semantics::protected;
+use offramp_http::semantics::variables::NoValues;
 use offramp_observe::Cause;
 use offramp_upstream::ServerBody;
 
@@ -26,14 +27,21 @@ use super::record::RecordGuard;
 use super::session::Session;
 use crate::snapshot::http::{Access, Http, HttpRoute};
 
-/// Whether clients with this address may enter.
+/// Whether clients with this address may enter, or may show that they may.
 pub(crate) fn admits_address(access: &Access, client: Option<IpAddr>) -> bool {
+    access.any || is_admitted(access, client)
+}
+
+fn is_admitted(access: &Access, client: Option<IpAddr>) -> bool {
     access.addresses.as_ref().is_none_or(|rules| rules.admits(client))
 }
 
-/// Whether a request has to show something.
-pub(crate) fn asks(access: &Access) -> bool {
-    access.basic.is_some() || access.jwt.is_some() || access.forward.is_some()
+/// Whether a request of a client with this address has to show something. Where one rule is enough, an address is one only if
+/// it is allowed by name: not to be denied is no reason to enter.
+pub(crate) fn asks(access: &Access, client: Option<IpAddr>) -> bool {
+    let rules = access.basic.is_some() || access.jwt.is_some() || access.forward.is_some();
+    let is_allowed = || access.addresses.as_ref().is_some_and(|rules| rules.allows(client));
+    rules && !(access.any && is_allowed())
 }
 
 /// A request that is not let in before it was checked; what it needs then is kept.
@@ -101,23 +109,47 @@ impl Checking<'_> {
         request: &head::Request,
     ) -> Result<(), Denied> {
         let mut granted = Granted::default();
-        if let Some(basic) = &self.route.access.basic {
-            granted.fields.extend(basic::check(session, context, basic, &request.fields).await?);
+        let access = &self.route.access;
+        let mut is_enough = false;
+        match self.shown(session, context, &request.fields).await {
+            Some(Ok((fields, tunnel_end))) => {
+                granted.fields.extend(fields);
+                granted.tunnel_end = tunnel_end;
+                is_enough = access.any;
+            }
+            // The authentication server may let it in all the same.
+            Some(Err(_)) if access.any && access.forward.is_some() => {}
+            Some(Err(refusal)) => return Err(refusal.into()),
+            None => {}
         }
-        if let Some(tokens) = &self.route.access.jwt {
-            let (fields, tunnel_end) = jwt::check(session, context, tokens, &request.fields).await?;
-            granted.fields.extend(fields);
-            granted.tunnel_end = tunnel_end;
-        }
-        if let Some(auth) = &self.route.access.forward {
-            let (fields, cookies) =
-                forward_auth::check(session, context, (auth, &self.route.access), request).await?;
+        if let Some(auth) = &access.forward
+            && !is_enough
+        {
+            let (fields, cookies) = forward_auth::check(session, context, (auth, access), request).await?;
             granted.fields.extend(fields);
             granted.cookies = cookies;
         }
         // A request is checked once.
-        let _ = context.granted.set(Rc::new(granted));
+        let _ = context.extras().granted.set(granted);
         Ok(())
+    }
+
+    /// The outcome of what is checked here, in `Authorization`; `None` where nothing is.
+    async fn shown(
+        &self,
+        session: &Rc<Session>,
+        context: &RequestContext,
+        fields: &Fields,
+    ) -> Option<Result<(Grant, Option<SystemTime>), Refusal>> {
+        let access = &self.route.access;
+        // A route has one of them.
+        if let Some(basic) = &access.basic {
+            return Some(basic::check(session, context, basic, fields).await.map(|grant| (grant, None)));
+        }
+        match &access.jwt {
+            Some(tokens) => Some(jwt::check(session, context, tokens, fields).await),
+            None => None,
+        }
     }
 }
 
@@ -127,15 +159,15 @@ pub(crate) fn settle(access: &Access, context: &RequestContext, fields: &mut Fie
         return;
     }
     protected::drop_lookalikes(fields, &access.reserved);
-    access.reserved.apply(fields);
-    for (name, value) in context.granted.get().into_iter().flat_map(|granted| &granted.fields) {
+    access.reserved.apply(fields, &NoValues);
+    for (name, value) in context.granted().into_iter().flat_map(|granted| &granted.fields) {
         fields.append(name.as_str().as_bytes(), value);
     }
 }
 
 /// Has a response say what the client is to keep: an authentication server may renew a session while it lets a request pass.
 pub(crate) fn tell_client(context: &RequestContext, fields: &mut Fields) {
-    for cookie in context.granted.get().into_iter().flat_map(|granted| &granted.cookies) {
+    for cookie in context.granted().into_iter().flat_map(|granted| &granted.cookies) {
         fields.append(b"set-cookie", cookie);
     }
 }

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use offramp_http::body::Frame;
+use offramp_http::semantics::TrailerRules;
+use offramp_http::semantics::protected::clean_request_trailers;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::{Lent, PieceWriter, RequestBody};
@@ -71,6 +73,8 @@ pub(crate) struct Upload {
     bounds: Bounds,
     /// The guard before the connection, where it is HTTP/1.
     guard_state: Option<Rc<GuardState>>,
+    /// The fields that its trailers must not have, by the route that the request was given when it began.
+    trailers: Option<Arc<TrailerRules>>,
     /// What another server gets too.
     copy: Option<RequestCopy>,
     /// Where the client waits to be asked for the body.
@@ -88,10 +92,18 @@ impl ClientBody {
         if empty {
             return Self(Content::None);
         }
-        let (guard_state, copy, unasked, alarm) = (None, None, None, None);
-        let (waiting, waited) = (0, 0);
-        let upload = Upload { incoming, record, bounds, guard_state, copy, unasked, alarm, waiting, waited };
-        Self(Content::Upload(Box::new(upload)))
+        Self(Content::Upload(Box::new(Upload {
+            incoming,
+            record,
+            bounds,
+            guard_state: None,
+            trailers: None,
+            copy: None,
+            unasked: None,
+            alarm: None,
+            waiting: 0,
+            waited: 0,
+        })))
     }
 
     /// A body that has come already.
@@ -104,6 +116,14 @@ impl ClientBody {
         if let Content::Upload(upload) = &mut self.0 {
             upload.copy = Some(copy);
         }
+    }
+
+    /// The same body, whose trailers have none of these fields.
+    pub(crate) fn without_trailers(mut self, rules: Option<&Arc<TrailerRules>>) -> Self {
+        if let Content::Upload(upload) = &mut self.0 {
+            upload.trailers = rules.cloned();
+        }
+        self
     }
 
     /// The same body behind a guard; `unasked` where the client waits for `100 Continue`.
@@ -219,7 +239,7 @@ impl Upload {
                     return self.fail(cause);
                 }
                 if let Frame::Trailers(trailers) = &mut frame {
-                    self.record.clean_trailers(trailers);
+                    clean_request_trailers(trailers, self.trailers.as_deref());
                 }
                 self.copied(Some(&frame));
                 Poll::Ready(Some(Ok(frame)))

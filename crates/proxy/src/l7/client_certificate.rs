@@ -8,7 +8,7 @@
 use std::cell::OnceCell;
 use std::time::SystemTime;
 
-use offramp_certs::client_auth::{forwarded, identity, valid_until};
+use offramp_certs::client_auth::{CertificateParts, forwarded, identity, valid_until};
 use offramp_http::head::Fields;
 
 const CLIENT_CERT: &str = "client-cert";
@@ -23,13 +23,14 @@ pub(crate) struct ClientCertificate {
     until: Option<SystemTime>,
     standard: OnceCell<(String, Option<String>)>,
     envoy: OnceCell<Option<String>>,
+    parts: OnceCell<Box<CertificateParts>>,
 }
 
 impl ClientCertificate {
     /// The leaf, and what was sent behind it, in DER.
     pub(crate) fn new(leaf: Box<[u8]>, chain: Box<[Box<[u8]>]>) -> Self {
         let until = valid_until(&leaf);
-        Self { leaf, chain, until, standard: OnceCell::new(), envoy: OnceCell::new() }
+        Self { leaf, chain, until, standard: OnceCell::new(), envoy: OnceCell::new(), parts: OnceCell::new() }
     }
 
     /// Until when it is valid.
@@ -40,6 +41,11 @@ impl ClientCertificate {
     /// Whose it is, for an event.
     pub(crate) fn identity(&self) -> String {
         identity(&self.leaf)
+    }
+
+    /// What it says, for rules with variables.
+    pub(crate) fn parts(&self) -> &CertificateParts {
+        self.parts.get_or_init(|| Box::new(CertificateParts::of(&self.leaf).unwrap_or_default()))
     }
 
     /// Puts the fields into those of a request, in the place of any that are there.

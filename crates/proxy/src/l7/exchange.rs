@@ -12,7 +12,6 @@ use offramp_http::head::{self, Known, Response};
 use offramp_http::semantics::hop_by_hop;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
-use offramp_upstream::InterimListener;
 
 use super::access::{self, Checking, Granted};
 use super::answer::{self, Refusal};
@@ -23,6 +22,7 @@ use super::early;
 use super::files;
 use super::forward::{Forward, Forwarded, is_websocket};
 use super::forwarded_fields;
+use super::h2::Hints;
 use super::inbound::Inbound;
 use super::intake::{GuardState, HeadFlags};
 use super::line::ClientConnection;
@@ -30,6 +30,7 @@ use super::record::{Record, RecordGuard};
 use super::session::{Session, View, decimal};
 use super::spelling;
 use super::trace;
+use super::values::{self, AskedTarget, RequestValues};
 use crate::late::Doing;
 use crate::route::Parts;
 use crate::snapshot::http::{Action, Files, Http, HttpRoute};
@@ -57,11 +58,35 @@ pub(crate) struct RequestContext {
     pub(crate) head_flags: HeadFlags,
     /// How the response is compressed, where its route does that.
     compress: Cell<Option<Box<compress::Wanted>>>,
-    /// What follows from who the client has shown to be. A pointer, because each stream of HTTP/2 has the room for it.
-    pub(crate) granted: OnceCell<Rc<Granted>>,
+    /// A pointer, because each stream of HTTP/2 has the room for it.
+    extras: OnceCell<Box<RequestExtras>>,
+}
+
+/// What few requests have.
+#[derive(Default)]
+pub(crate) struct RequestExtras {
+    /// What it asked for as it came, where rules of its route have variables.
+    pub(crate) asked: OnceCell<AskedTarget>,
+    /// What follows from who the client has shown to be.
+    pub(crate) granted: OnceCell<Granted>,
 }
 
 impl RequestContext {
+    /// The place for what few requests have.
+    pub(crate) fn extras(&self) -> &RequestExtras {
+        self.extras.get_or_init(Box::default)
+    }
+
+    /// What the request asked for, if that was noted.
+    pub(crate) fn asked(&self) -> Option<&AskedTarget> {
+        self.extras.get()?.asked.get()
+    }
+
+    /// What follows from who the client has shown to be, if it was asked.
+    pub(crate) fn granted(&self) -> Option<&Granted> {
+        self.extras.get()?.granted.get()
+    }
+
     /// The route of the request by the normal form of its path, and the listener's rules for all.
     fn find(&self, request: &mut head::Request) -> Option<(&Http, &HttpRoute)> {
         request.normalize();
@@ -75,7 +100,7 @@ pub(crate) enum Client {
     /// Its connection, which is HTTP/1.
     Line(Rc<ClientConnection>),
     /// A stream of HTTP/2, with who sends interim responses on it.
-    Stream(Arc<dyn InterimListener>),
+    Stream(Arc<Hints>),
 }
 
 impl Client {
@@ -116,7 +141,7 @@ pub(crate) fn serve(
         };
         let step = match entry {
             Entry::Open(step) => step,
-            // Rare, and as large as all the rest.
+            // RequestExtras, and as large as all the rest.
             Entry::Checked(checking) => {
                 Box::pin(enter(&session, &context, &client, (&mut head, checking))).await
             }
@@ -129,7 +154,7 @@ pub(crate) fn serve(
             RouteStep::Files(route, files, waiting) => {
                 // Boxed, as it is rare: the futures of all requests would be larger.
                 let outcome = Box::pin(waiting.answer(&session, files, &head)).await;
-                finished(&session, route, outcome)
+                finished(&session, &context, route, outcome)
             }
         };
         let pages = match found {
@@ -238,8 +263,8 @@ fn arrive(
     {
         understood = within_limits(session, http, request, named.or(session.ip));
     }
-    let (compress, granted) = Default::default();
-    (RequestContext { record, view, host, named, head_flags, compress, granted }, understood)
+    let (compress, extras) = Default::default();
+    (RequestContext { record, view, host, named, head_flags, compress, extras }, understood)
 }
 
 /// The bounds that hold for every request, whatever its version.
@@ -297,6 +322,7 @@ fn route<'e>(
     }
     session.worker.pulse.begins_for(Doing::Request(route.name.id()), session.ip);
     record_guard.0.note(|facts| facts.path.route = Some(Arc::clone(&route.name)));
+    values::note(context, route, request);
     record_guard.0.log_one_in.set(route.log_one_in.get());
     record_guard.0.idle.set(route.limits.idle_timeout);
     if let Some(policy) = &route.compress {
@@ -306,7 +332,7 @@ fn route<'e>(
     if let Err(refusal) = admitted(session, context, route, body.length()) {
         return refused(refusal, record_guard);
     }
-    if access::asks(&route.access) {
+    if access::asks(&route.access, context.named.or(session.ip)) {
         return Entry::Checked(Box::new(Checking { http, route, body, protocol, record_guard }));
     }
     Entry::Open(act(session, context, client, (request, body, protocol), (http, route, record_guard)))
@@ -323,7 +349,9 @@ async fn enter<'e>(
     let Checking { http, route, body, protocol, record_guard } = *checking;
     match outcome {
         Ok(()) => act(session, context, client, (request, body, protocol), (http, route, record_guard)),
-        Err(denied) => RouteStep::Answered(finished(session, route, denied.outcome(request, record_guard))),
+        Err(denied) => {
+            RouteStep::Answered(finished(session, context, route, denied.outcome(request, record_guard)))
+        }
     }
 }
 
@@ -339,7 +367,7 @@ fn act<'e>(
         Ok(None) => {}
         Ok(Some(response)) => {
             let response = own(response, record_guard, Cause::Completed.into(), is_head(request));
-            return RouteStep::Answered(finished(session, route, Ok(response)));
+            return RouteStep::Answered(finished(session, context, route, Ok(response)));
         }
         Err(refusal) => {
             return RouteStep::Answered(Err((refusal, record_guard)));
@@ -369,7 +397,9 @@ fn act<'e>(
             let most = if high { 0 } else { http.limits.file_cache };
             let of = files::FileRequest { request, client: context.named.or(session.ip), host, most };
             return match files::begin(session, files, &of, record_guard) {
-                files::Step::Answered(outcome) => RouteStep::Answered(finished(session, route, outcome)),
+                files::Step::Answered(outcome) => {
+                    RouteStep::Answered(finished(session, context, route, outcome))
+                }
                 files::Step::Waiting(waiting) => RouteStep::Files(route, files, waiting),
             };
         }
@@ -387,7 +417,7 @@ fn act<'e>(
             };
         }
     };
-    finish(session, route, &mut response);
+    finish(session, context, route, &mut response);
     RouteStep::Answered(Ok(response))
 }
 
@@ -436,21 +466,26 @@ fn challenge(session: &Session, request: &head::Request) -> Option<Bytes> {
 }
 
 /// An outcome with what a route adds to responses.
-fn finished(session: &Session, route: &HttpRoute, mut outcome: Outcome) -> Outcome {
+fn finished(session: &Session, context: &RequestContext, route: &HttpRoute, mut outcome: Outcome) -> Outcome {
     if let Ok(response) = &mut outcome {
-        finish(session, route, response);
+        finish(session, context, route, response);
     }
     outcome
 }
 
 /// What a route adds to every response of its own or its servers'.
-pub(crate) fn finish(session: &Session, route: &HttpRoute, response: &mut Response<Reply>) {
+pub(crate) fn finish(
+    session: &Session,
+    context: &RequestContext,
+    route: &HttpRoute,
+    response: &mut Response<Reply>,
+) {
     if let Some(hsts) = &route.hsts
         && session.brief.tls.is_some()
     {
         response.fields.set(b"strict-transport-security", hsts.as_bytes());
     }
-    route.response_headers.apply(&mut response.fields);
+    route.headers.response.apply(&mut response.fields, &RequestValues { session, context, route });
 }
 
 /// A response of our own on its way.

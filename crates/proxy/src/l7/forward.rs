@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode, Version};
 use offramp_http::head::{Fields, Known, Request, Response};
-use offramp_http::semantics::{hop_by_hop, protected};
+use offramp_http::semantics::{HeaderRules, hop_by_hop, protected};
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::{
@@ -26,7 +26,9 @@ use super::mirror;
 use super::record::RecordGuard;
 use super::session::{Private, Session};
 use super::trace;
-use super::tunnel::{self, Switch};
+use super::tunnel::Switch;
+use super::values::RequestValues;
+use super::websocket;
 use crate::failure;
 use crate::snapshot::http::{Http, HttpRoute, Proxy, Rewrite};
 use crate::split::Choice;
@@ -156,9 +158,33 @@ impl Forward<'_> {
     fn interim(&self) -> Option<Arc<dyn InterimListener>> {
         match self.client {
             Client::Line(_) if self.context.head_flags.http10 => None,
-            Client::Line(line) => Some(Arc::clone(&*line.interim.borrow()) as Arc<dyn InterimListener>),
-            Client::Stream(listener) => Some(Arc::clone(listener)),
+            Client::Line(line) => {
+                let interim = Arc::clone(&*line.interim.borrow());
+                self.interim_rules().into_iter().for_each(|rules| interim.follow(rules));
+                Some(interim)
+            }
+            Client::Stream(hints) => {
+                self.interim_rules().into_iter().for_each(|rules| hints.follow(rules));
+                Some(Arc::clone(hints) as Arc<dyn InterimListener>)
+            }
         }
+    }
+
+    /// What the route does to interim responses. Whoever listens for them knows nothing of the request, so that
+    /// variables are filled in before.
+    fn interim_rules(&self) -> Option<Arc<HeaderRules>> {
+        let rules = &self.route.headers.response;
+        if rules.is_empty() {
+            None
+        } else if rules.uses_variables() {
+            Some(Arc::new(rules.filled(&self.values())))
+        } else {
+            Some(Arc::clone(rules))
+        }
+    }
+
+    fn values(&self) -> RequestValues<'_> {
+        RequestValues { session: self.session, context: self.context, route: self.route }
     }
 
     /// Takes out what is for one connection only, and finds out whether the client wants another protocol.
@@ -168,7 +194,8 @@ impl Forward<'_> {
         protocol: Option<Box<[u8]>>,
         speaks: Speaks,
     ) -> Result<Turn, Refusal> {
-        let upgrade = hop_by_hop::clean_request(&mut request.fields, self.context.head_flags.switches);
+        let passed = if self.context.head_flags.switches { &self.route.upgrade[..] } else { &[] };
+        let upgrade = hop_by_hop::clean_request(&mut request.fields, passed);
         let may = speaks != Speaks::Http2;
         if request.method == Method::CONNECT {
             let refused = |detail: &str| {
@@ -182,14 +209,17 @@ impl Forward<'_> {
             if !is_websocket(&protocol) {
                 return refused("CONNECT for another protocol than websocket");
             }
+            if !self.route.upgrade.iter().any(|passed| is_websocket(passed.as_bytes())) {
+                return refused("`upgrade` of the route passes no websocket");
+            }
             request.set_method(Method::GET);
-            request.fields.set(SEC_WEBSOCKET_KEY, tunnel::websocket_key(&self.session.worker).as_bytes());
+            request.fields.set(SEC_WEBSOCKET_KEY, websocket::key(&self.session.worker).as_bytes());
             switching(&mut request.fields, b"websocket");
             return Ok(Turn::Stream);
         }
         match upgrade {
             Some(protocol) if may => {
-                switching(&mut request.fields, protocol.as_bytes());
+                switching(&mut request.fields, &protocol);
                 Ok(Turn::Upgrade)
             }
             _ => Ok(Turn::None),
@@ -210,6 +240,7 @@ impl Forward<'_> {
             most: self.route.max_body,
         };
         let body = ClientBody::new(incoming, Rc::clone(&record_guard.0), bounds);
+        let body = body.without_trailers(self.route.headers.trailers.as_ref());
         let Some(line) = self.client.line() else { return body };
         let unasked = self.context.head_flags.expects && fields.contains(Known::Expect);
         body.behind(&line.guard_state, unasked.then_some(&line.interim.borrow()))
@@ -219,12 +250,12 @@ impl Forward<'_> {
     fn fields(&self, request: &mut Request, record_guard: &RecordGuard) {
         let received = request.version;
         request.settle_host();
-        let rules = &self.route.request_headers;
+        let rules = &self.route.headers.request;
         if self.context.view.trusted {
             protected::drop_lookalikes(&mut request.fields, rules);
             self.extend_forwarded(request);
         } else {
-            protected::drop_claims(&mut request.fields);
+            protected::drop_claims(&mut request.fields, self.route.headers.keep_original_url);
             if !rules.is_empty() {
                 protected::drop_lookalikes(&mut request.fields, rules);
             }
@@ -234,6 +265,7 @@ impl Forward<'_> {
             }
         }
         let fields = &mut request.fields;
+        protected::clean_trailer_names(fields, self.route.headers.trailers.as_deref());
         record_guard.0.tell_id(fields);
         if let Some(trace) = record_guard.0.trace() {
             trace::tell(fields, &trace);
@@ -248,7 +280,7 @@ impl Forward<'_> {
             forwarded_fields::via(fields, received);
         }
         access::settle(&self.route.access, self.context, fields);
-        rules.apply(fields);
+        rules.apply(fields, &self.values());
     }
 
     /// Tells the server of the client.
@@ -307,7 +339,7 @@ impl Forward<'_> {
         let set_cookie = answer.set_cookie;
         let mut response = answer.response;
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switched(response, answer.tunnel, turn, record_guard);
+            return self.switched(response, answer.tunnel, (turn, request.0), record_guard);
         }
         // To the client 200 would mean that its WebSocket is open (RFC 8441 §5).
         if matches!(turn, Turn::Stream) && response.status.is_success() {
@@ -334,7 +366,7 @@ impl Forward<'_> {
             record.answered(response.status.as_u16());
             response.map(|body| Reply::server(body, record_guard))
         };
-        finish(self.session, self.route, &mut response);
+        finish(self.session, self.context, self.route, &mut response);
         Ok(response)
     }
 
@@ -343,34 +375,36 @@ impl Forward<'_> {
         &self,
         mut response: Response<ServerBody<ClientBody>>,
         server: Option<Tunnel>,
-        turn: Turn,
+        (turn, request): (Turn, &Request),
         record_guard: RecordGuard,
     ) -> Outcome {
-        let protocol = response.fields.get(Known::Upgrade).map(<[u8]>::to_vec);
+        if let Err(detail) = agreed(&response.fields, &turn, &request.fields) {
+            let close = Close::from(Cause::BadResponse).with_detail(detail);
+            return Err((Refusal::new(StatusCode::BAD_GATEWAY, close), record_guard));
+        }
+        let protocol = response.fields.all(Known::Upgrade).collect::<Vec<_>>().join(&b", "[..]);
         if let (Some(bandwidth), Some(server)) = (&self.route.bandwidth, &server) {
             bandwidth.bound(server.link.socket());
         }
         hop_by_hop::clean_response(&mut response.fields);
         response.fields.remove(Known::ContentLength);
-        let ends = self.context.granted.get().and_then(|granted| granted.tunnel_end);
+        let ends = self.context.granted().and_then(|granted| granted.tunnel_end);
         match (turn, self.client.line(), server) {
             (Turn::Upgrade, Some(line), Some(server)) => {
                 record_guard.0.opened();
-                if let Some(protocol) = protocol {
-                    switching(&mut response.fields, &protocol);
-                }
+                switching(&mut response.fields, &protocol);
                 *line.switch.borrow_mut() = Some(Switch { server, ends, record_guard });
                 response.set_status(StatusCode::SWITCHING_PROTOCOLS);
                 let mut response = response.map(|_| Reply::nothing());
-                finish(self.session, self.route, &mut response);
+                finish(self.session, self.context, self.route, &mut response);
                 Ok(response)
             }
-            (Turn::Stream, _, Some(server)) if protocol.as_deref().is_some_and(is_websocket) => {
+            (Turn::Stream, _, Some(server)) => {
                 record_guard.0.opened();
                 response.set_status(StatusCode::OK);
                 response.fields.remove_named(SEC_WEBSOCKET_ACCEPT);
                 let mut response = response.map(|_| Reply::tunnel(Switch { server, ends, record_guard }));
-                finish(self.session, self.route, &mut response);
+                finish(self.session, self.context, self.route, &mut response);
                 Ok(response)
             }
             _ => {
@@ -379,6 +413,23 @@ impl Forward<'_> {
             }
         }
     }
+}
+
+/// Why a response with 101 is not the one that `request` asked for, if so. Over HTTP/1 the client has made the key, and checks
+/// the answer to it by itself; for a stream it was made here.
+fn agreed(response: &Fields, turn: &Turn, request: &Fields) -> Result<(), &'static str> {
+    let offered = request.get(Known::Upgrade).unwrap_or_default();
+    if matches!(turn, Turn::None) || !hop_by_hop::agrees(response, offered) {
+        return Err("101 was not asked for");
+    }
+    if matches!(turn, Turn::Stream) {
+        let key = request.named(SEC_WEBSOCKET_KEY).next().unwrap_or_default();
+        let mut accepts = response.named(SEC_WEBSOCKET_ACCEPT);
+        if accepts.next() != Some(websocket::accept(key).as_bytes()) || accepts.next().is_some() {
+            return Err("101 has another Sec-WebSocket-Accept than its request asks for");
+        }
+    }
+    Ok(())
 }
 
 /// The host that a request asked for, if it named one.

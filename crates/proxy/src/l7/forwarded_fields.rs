@@ -1,5 +1,5 @@
 //! What servers learn of the client and of the request as it came: `X-Forwarded-*`, `Forwarded`
-//! (RFC 7239), `X-Request-Id`, `Via`.
+//! (RFC 7239), `X-Real-IP`, `X-Request-Id`, `Via`.
 //!
 //! What an untrusted client says of itself is replaced; what a trusted proxy says is extended.
 
@@ -12,6 +12,9 @@ use offramp_http::head::{Fields, Known};
 use offramp_observe::facts::Scheme;
 
 use super::session::Session;
+
+/// The address of the client alone, as nginx' users have it.
+pub(crate) const X_REAL_IP: &[u8] = b"x-real-ip";
 
 /// The longest id of a request that is kept from a trusted proxy.
 const LONGEST_ID: usize = 128;
@@ -29,8 +32,14 @@ pub(crate) fn extend(fields: &mut Fields, own: &Fields, named: Option<IpAddr>) {
             fields.append_known(Known::Forwarded, text.as_bytes());
         }
     }
+    if let Some(named) = named {
+        // It says the same as X-Forwarded-For, whatever a proxy let pass of its client's.
+        fields.set(X_REAL_IP, address(Some(named)).as_bytes());
+    }
     for (name, value) in own.iter() {
         match Known::of(name) {
+            Known::Other if fields.named(name).next().is_none() => fields.append(name, value),
+            Known::Other => {}
             list @ (Known::XForwardedFor | Known::Forwarded) => fields.extend_list(list, value),
             known if !fields.contains(known) => fields.append_known(known, value),
             _ => {}
@@ -44,6 +53,10 @@ pub(crate) fn own(session: &Session, host: Option<&[u8]>) -> Rc<Fields> {
     session.forwarded.fields(host, || {
         let mut fields = Fields::new();
         fields.append_known(Known::XForwardedFor, session.forwarded.client.as_bytes());
+        // One that has no address has none here: applications parse it.
+        if session.ip.is_some() {
+            fields.append(X_REAL_IP, session.forwarded.client.as_bytes());
+        }
         fields.append_known(Known::XForwardedProto, session.scheme.name().as_bytes());
         if let Some(host) = host {
             fields.append_known(Known::XForwardedHost, host);

@@ -36,6 +36,7 @@ use crate::closing::farewell;
 use crate::snapshot::http::HttpLimits;
 use connection::{Connection, Fall};
 pub(crate) use content::StreamContent;
+pub(crate) use hints::Hints;
 pub(crate) use runner::Runners;
 
 /// How often bounds are looked at, at the least.

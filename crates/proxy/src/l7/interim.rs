@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
 use offramp_http::head::{Fields, Known, KnownSet};
-use offramp_http::semantics::hop_by_hop;
+use offramp_http::semantics::variables::NoValues;
+use offramp_http::semantics::{HeaderRules, hop_by_hop};
 use offramp_upstream::InterimListener;
 
 /// The most bytes of interim responses that wait for a client; more are dropped, as no client needs them.
@@ -25,6 +26,8 @@ pub(crate) struct Interim {
     /// Whether the client waits for `100 Continue`.
     expects: AtomicBool,
     bytes: Mutex<Vec<u8>>,
+    /// What the route does to the fields of responses.
+    rules: Mutex<Option<Arc<HeaderRules>>>,
 }
 
 impl Interim {
@@ -47,9 +50,15 @@ impl Interim {
                 (*own.waiting.get_mut(), *own.continued.get_mut()) = (false, false);
                 *own.expects.get_mut() = expects;
                 own.bytes.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+                *own.rules.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
             }
             None => *interim = Arc::new(Self { expects: AtomicBool::new(expects), ..Self::default() }),
         }
+    }
+
+    /// Has the interim responses follow the rules of their route.
+    pub(crate) fn follow(&self, rules: Arc<HeaderRules>) {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
     }
 
     /// Whether the server wants the body of a request whose client waits to be asked for it.
@@ -69,21 +78,33 @@ impl InterimListener for Interim {
         }
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes.len() < MOST_WAITING {
-            write(status, fields, &mut bytes);
+            let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+            write(status, &self::fields(fields, rules.as_deref()), &mut bytes);
             self.waiting.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// Writes an interim response (RFC 9112 §4); fields of the connection are left out (RFC 9110 §7.6.1).
+/// The fields that a client gets of an interim response: without those of the connection (RFC 9110 §7.6.1), and as the
+/// rules of the route have them. No cookie is set before there is a response that could be refused, cached or counted.
+pub(super) fn fields(sent: &Fields, rules: Option<&HeaderRules>) -> Fields {
+    let mut fields = sent.clone();
+    hop_by_hop::clean_response(&mut fields);
+    if let Some(rules) = rules {
+        // They have no variables, or were filled in.
+        rules.apply(&mut fields, &NoValues);
+    }
+    fields.remove_named(b"set-cookie");
+    fields
+}
+
+/// Writes an interim response (RFC 9112 §4).
 fn write(status: StatusCode, fields: &Fields, out: &mut Vec<u8>) {
     let mut line = String::with_capacity(48);
     let reason = status.canonical_reason().unwrap_or("Interim");
     // Writing to a string cannot fail.
     let _ = write!(line, "HTTP/1.1 {} {reason}\r\n", status.as_str());
     out.extend_from_slice(line.as_bytes());
-    let mut fields = fields.clone();
-    hop_by_hop::clean_response(&mut fields);
     fields.write(KnownSet::of(&[Known::ContentLength]), out);
     out.extend_from_slice(b"\r\n");
 }

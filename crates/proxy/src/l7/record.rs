@@ -13,7 +13,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use http::Method;
 use offramp_http::head::{Fields, Known, Request};
-use offramp_http::semantics::protected::clean_request_trailers;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::counters::Direction;
 use offramp_observe::facts::{HttpVersion, PathFacts, RequestLine, Trace};
@@ -124,20 +123,6 @@ impl Record {
     pub(crate) fn note(&self, change: impl FnOnce(&mut RequestFacts)) {
         if let Some(facts) = self.facts.borrow_mut().as_mut() {
             change(facts);
-        }
-    }
-
-    /// Takes out of the request's trailers what a client must not say.
-    pub(crate) fn clean_trailers(&self, trailers: &mut Fields) {
-        let route = self.facts.borrow().as_ref().and_then(|facts| facts.path.route.clone());
-        let view = self.session.view();
-        let route = view
-            .http()
-            .zip(route)
-            .and_then(|(http, name)| http.routes.iter().find(|route| *route.name == name));
-        clean_request_trailers(trailers, route.map(|route| &route.request_headers));
-        if let Some(route) = route.filter(|route| !route.access.reserved.is_empty()) {
-            clean_request_trailers(trailers, Some(&route.access.reserved));
         }
     }
 

@@ -12,7 +12,6 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use bytes::Buf as _;
-use http::HeaderValue;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::Cause;
 use offramp_upstream::Tunnel;
@@ -21,7 +20,6 @@ use tokio::time::{Instant, sleep};
 use super::record::RecordGuard;
 use super::session::Session;
 use super::transport::Transport;
-use crate::worker::Worker;
 
 /// The most that is read at a time.
 const PIECE: usize = 64 * 1024;
@@ -262,28 +260,6 @@ pub(crate) async fn run(
     cause
 }
 
-/// A key for a WebSocket handshake (RFC 6455 §4.1): 16 bytes in base64. It shows that the server understood,
-/// and needs to be no secret.
-pub(crate) fn websocket_key(worker: &Worker) -> HeaderValue {
-    let bits = u128::from(worker.random()) << 64 | u128::from(worker.random());
-    let text = base64(bits.to_be_bytes());
-    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("AAAAAAAAAAAAAAAAAAAAAA=="))
-}
-
-fn base64(bytes: [u8; 16]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(24);
-    for group in bytes.chunks(3) {
-        let bits =
-            group.iter().enumerate().fold(0, |bits, (at, byte)| bits | u32::from(*byte) << (16 - 8 * at));
-        for at in 0..=group.len() {
-            text.push(char::from(ALPHABET[(bits >> (18 - 6 * at) & 63) as usize]));
-        }
-    }
-    text.push_str("==");
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use std::task::Waker;
@@ -329,11 +305,5 @@ mod tests {
             assert_eq!((outcome, down.moved), (expected, 4), "{how:?}");
             assert_eq!(down.shut, expected.is_ok(), "{how:?}");
         }
-    }
-
-    #[test]
-    fn keys_are_base64() {
-        // RFC 6455 §1.3.
-        assert_eq!(base64(*b"the sample nonce"), "dGhlIHNhbXBsZSBub25jZQ==");
     }
 }

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 use offramp_certs::client_auth::Allow;
-pub use offramp_http::semantics::HeaderRules;
+use offramp_http::semantics::TrailerRules;
 pub use offramp_http::semantics::accept_encoding::Coding;
+pub use offramp_http::semantics::variables::{FieldTemplate, FieldVariable, TemplatePiece};
+pub use offramp_http::semantics::{FieldValue, HeaderRules};
 use offramp_observe::facts::Offer;
 use offramp_tls::Configs;
 
@@ -98,10 +100,10 @@ pub struct HttpRoute {
     pub access: Access,
     /// Whether servers are told of clients' certificates by `X-Forwarded-Client-Cert` too.
     pub xfcc: bool,
-    /// Changes to the request's header, after everything else is in it.
-    pub request_headers: HeaderRules,
-    /// Changes to the response's header, after everything else is in it.
-    pub response_headers: HeaderRules,
+    /// Changes to the headers of requests and responses, after everything else is in them.
+    pub headers: HeaderPolicy,
+    /// The protocols that a connection may change to by `Upgrade`.
+    pub upgrade: Box<[Box<str>]>,
     /// The whole value of `Strict-Transport-Security` (RFC 6797 §6.1), sent over TLS only.
     pub hsts: Option<HeaderValue>,
     /// The most bytes of a request's body.
@@ -124,6 +126,40 @@ pub struct HttpRoute {
     pub log_one_in: NonZeroU32,
     /// What its clients may move in bodies and tunnels; `None`: anything.
     pub bandwidth: Option<Bandwidth>,
+}
+
+/// What a route does to the fields of requests and responses.
+#[derive(Debug, Default)]
+pub struct HeaderPolicy {
+    /// Changes to requests.
+    pub request: HeaderRules,
+    /// Changes to responses; shared with whoever passes interim responses on.
+    pub response: Arc<HeaderRules>,
+    /// Servers get `X-Original-URL` and the like of clients that are not trusted proxies.
+    pub keep_original_url: bool,
+    /// The fields that no trailer of a request may have: those of `request` and of [`Access::reserved`].
+    pub trailers: Option<Arc<TrailerRules>>,
+    /// Some of the rules have variables.
+    pub variables: bool,
+}
+
+impl HeaderPolicy {
+    /// These changes; `reserved` are the fields that checks set.
+    #[must_use]
+    pub fn new(
+        request: HeaderRules,
+        response: HeaderRules,
+        keep_original_url: bool,
+        reserved: &HeaderRules,
+    ) -> Self {
+        Self {
+            keep_original_url,
+            trailers: TrailerRules::of(&[&request, reserved]),
+            variables: request.uses_variables() || response.uses_variables(),
+            request,
+            response: Arc::new(response),
+        }
+    }
 }
 
 /// Limits that a route has instead of those of all requests.
@@ -159,6 +195,8 @@ pub struct Access {
     pub jwt: Option<Jwt>,
     /// Who is asked about each request.
     pub forward: Option<ForwardAuth>,
+    /// One of these is enough.
+    pub any: bool,
     /// The fields that only these checks may set, and those that are for them alone: taken out of what clients say.
     pub reserved: HeaderRules,
 }

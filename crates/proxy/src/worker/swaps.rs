@@ -19,7 +19,7 @@ use tokio::task::{spawn_local, yield_now};
 use super::rig;
 use crate::route::{Match, PathMatch, Paths, Rule, Table};
 use crate::snapshot::http::{
-    Access, Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, Respond, RouteLimits,
+    Access, Action, AuthClass, HeaderPolicy, Http, HttpLimits, HttpRoute, HttpTls, Respond, RouteLimits,
 };
 use crate::snapshot::{Current, Listener, Route, Snapshot, Target};
 use crate::worker::AcceptorId;
@@ -172,8 +172,8 @@ fn to(number: usize) -> HttpRoute {
         client_auth: AuthClass::default(),
         access: Access::default(),
         xfcc: false,
-        request_headers: HeaderRules::default(),
-        response_headers: HeaderRules::default(),
+        headers: HeaderPolicy::default(),
+        upgrade: ["websocket".into()].into(),
         hsts: None,
         max_body: None,
         limits: RouteLimits::default(),

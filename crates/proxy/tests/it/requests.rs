@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::num::NonZeroU32;
 
 use http::{HeaderName, HeaderValue, StatusCode};
-use offramp_proxy::{Action, HeaderRules, Network, PathMatch, Proxy, Redirect, Respond, Rewrite, Template};
+use offramp_proxy::{
+    Action, HeaderPolicy, HeaderRules, Network, PathMatch, Proxy, Redirect, Respond, Rewrite, Template,
+};
 use offramp_testkit::server::{Listen, Recording, Server, Stream, apps};
 
 use crate::test_proxy::{ListenerKind, Setup, TestProxy, at, proxied, to};
@@ -195,12 +197,13 @@ fn many_routes() -> Vec<(PathMatch, offramp_proxy::HttpRoute)> {
     };
     let mut ruled = to(proxied());
     let name = HeaderName::from_static;
-    ruled.request_headers = HeaderRules {
+    let request = HeaderRules {
         remove: vec![name("cookie")],
-        set: vec![(name("x-set"), HeaderValue::from_static("1"))],
-        add: vec![(name("x-add"), HeaderValue::from_static("2"))],
+        set: vec![(name("x-set"), HeaderValue::from_static("1").into())],
+        add: vec![(name("x-add"), HeaderValue::from_static("2").into())],
     };
-    ruled.response_headers.remove = vec![name("x-app")];
+    let response = HeaderRules { remove: vec![name("x-app")], ..HeaderRules::default() };
+    ruled.headers = HeaderPolicy::new(request, response, false, &HeaderRules::default());
     ruled.hsts = Some(HeaderValue::from_static("max-age=1"));
     let redirect = Redirect {
         status: StatusCode::PERMANENT_REDIRECT,

@@ -93,8 +93,12 @@ fn websocket_over_http_2_becomes_an_upgrade() {
             let _ = stream.write_all(b"HTTP/1.1 400 No\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
             return;
         }
-        let answer = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
-        let _ = stream.write_all(answer);
+        let answer = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+             sec-websocket-accept: {}\r\n\r\n",
+            offramp_testkit::server::websocket_accept(&seen)
+        );
+        let _ = stream.write_all(answer.as_bytes());
         apps::echo(stream);
     })
     .unwrap();

@@ -18,7 +18,7 @@ use offramp_proxy::{
     Worker, WorkerHandle,
 };
 use offramp_proxy::{
-    Access, Action, AuthClass, HeaderRules, Http, HttpLimits, HttpRoute, HttpTls, PathMatch, Paths, Proxy,
+    Access, Action, AuthClass, HeaderPolicy, Http, HttpLimits, HttpRoute, HttpTls, PathMatch, Paths, Proxy,
     Rewrite,
 };
 use offramp_record::aead::Library;
@@ -90,8 +90,8 @@ pub(crate) fn to(action: Action) -> HttpRoute {
         client_auth: AuthClass::default(),
         access: Access::default(),
         xfcc: false,
-        request_headers: HeaderRules::default(),
-        response_headers: HeaderRules::default(),
+        headers: HeaderPolicy::default(),
+        upgrade: ["websocket".into()].into(),
         hsts: None,
         max_body: None,
         error_pages: None,

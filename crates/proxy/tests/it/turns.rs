@@ -98,7 +98,7 @@ fn switching() -> Server {
     after_head(|mut stream| {
         say(
             &mut stream,
-            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\nhi",
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhi",
         );
         let mut chunk = [0; 4096];
         while let Ok(n @ 1..) = stream.read(&mut chunk) {
@@ -110,7 +110,7 @@ fn switching() -> Server {
     })
 }
 
-const UPGRADE: &str = "GET /ws HTTP/1.1\r\nhost: a.test\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+const UPGRADE: &str = "GET /ws HTTP/1.1\r\nhost: a.test\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
 
 #[test]
 fn another_protocol_passes_both_ways_until_both_have_ended() {
@@ -120,7 +120,7 @@ fn another_protocol_passes_both_ways_until_both_have_ended() {
     // What comes with the request belongs to the new protocol.
     stream.get_mut().write_all(format!("{UPGRADE}early").as_bytes()).unwrap();
     let got = response(&mut stream, false);
-    assert_eq!((got.status, got.field("upgrade")), (101, Some("echo")));
+    assert_eq!((got.status, got.field("upgrade")), (101, Some("websocket")));
     stream.get_mut().write_all(&[b'x'; 100_000]).unwrap();
     stream.get_mut().shutdown(Shutdown::Write).unwrap();
     let mut all = Vec::new();

@@ -1,7 +1,9 @@
 //! Strategies of what requests must show.
 
 use offramp_config::At;
-use offramp_config::model::{BasicAuth, Credentials, ForwardAuth, HeaderName, Jwks, JwtAuth, KeyServer};
+use offramp_config::model::{
+    BasicAuth, Credentials, ForwardAuth, HeaderName, Jwks, JwtAuth, KeyServer, Satisfy,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -51,5 +53,9 @@ pub(super) fn credentials() -> impl Strategy<Value = Credentials> {
         basic.prop_map(|basic| (Some(basic), None)),
         jwt.prop_map(|jwt| (None, Some(jwt))),
     ];
-    (shown, option::of(forward)).prop_map(|((basic, jwt), forward)| Credentials { basic, jwt, forward })
+    (shown, option::of(forward), any::<bool>()).prop_map(|((basic, jwt), forward, choice)| {
+        let two = forward.is_some() && (basic.is_some() || jwt.is_some());
+        let satisfy = if two && choice { Satisfy::Any } else { Satisfy::All };
+        Credentials { basic, jwt, forward, satisfy }
+    })
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use offramp_config::Config;
 use offramp_config::model::{self, ListenAddress, Mode};
-use offramp_proxy::{Access, Action, AuthClass, HeaderRules, HttpRoute, Match, PathMatch, RouteLimits};
+use offramp_proxy::{Access, Action, AuthClass, HeaderPolicy, HttpRoute, Match, PathMatch, RouteLimits};
 
 use super::super::Report;
 use super::super::contents::Contents;
@@ -35,8 +35,8 @@ fn to_tls(config: &Config, route: &model::Route, contents: &mut Contents, report
         client_auth: AuthClass::default(),
         access: Access::default(),
         xfcc: false,
-        request_headers: HeaderRules::default(),
-        response_headers: HeaderRules::default(),
+        headers: HeaderPolicy::default(),
+        upgrade: ["websocket".into()].into(),
         hsts: None,
         max_body: None,
         limits: RouteLimits::default(),

@@ -41,7 +41,7 @@ host = "a.test"
 path = "/api"
 strip_path = true
 backend = "api"
-request_headers = { set = { X-A = "1" }, add = { X-B = ["2", "3"] }, remove = "Cookie" }
+request_headers = { set = { X-A = "1" }, add = { X-B = ["2", "3"], X-C = "{client}:{{x}}" }, remove = "Cookie" }
 hsts = { max_age = "365d", include_subdomains = true, preload = true }
 max_body = "10MiB"
 log_one_in = 10
@@ -111,6 +111,9 @@ fn the_most_specific_route_of_requests_goes_first() {
     assert!(db.routes.find(None, |_| false).is_none(), "a redirect is not for connections");
 }
 
+/// `{client}:{{x}}`, compiled.
+const TEMPLATE: &str = "x-c=Template(FieldTemplate([Variable(Client), Text([58, 123, 120, 125])]))";
+
 #[test]
 fn what_is_done_with_requests() {
     let built = built();
@@ -120,9 +123,9 @@ fn what_is_done_with_requests() {
     assert_eq!(api.hsts.as_ref().unwrap(), "max-age=31536000; includeSubDomains; preload");
     assert_eq!((api.max_body, api.log_one_in.get()), (Some(10 << 20), 10));
     let added: Vec<String> =
-        api.request_headers.add.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
-    assert_eq!(added, ["x-b=\"2\"", "x-b=\"3\""]);
-    assert_eq!((api.request_headers.set.len(), api.request_headers.remove.len()), (1, 1));
+        api.headers.request.add.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+    assert_eq!(added, ["x-b=Fixed(\"2\")", "x-b=Fixed(\"3\")", TEMPLATE]);
+    assert_eq!((api.headers.request.set.len(), api.headers.request.remove.len()), (1, 1));
     let Action::Proxy(old) = &found(&built, "web", "a.test", "/api/v1").unwrap().action else { panic!() };
     assert_eq!(old.rewrite, Rewrite::Strip(7), "`/` takes the place of the prefix");
     let parts = offramp_proxy::route::Parts { host: "h.test", path: "/p", query: Some("q") };

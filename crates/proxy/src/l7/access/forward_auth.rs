@@ -9,6 +9,7 @@ use std::rc::Rc;
 use http::{HeaderName, Method, StatusCode};
 use offramp_http::head::{Fields, Known, Request};
 use offramp_http::host::Authority;
+use offramp_http::semantics::variables::NoValues;
 use offramp_http::semantics::{hop_by_hop, protected};
 use offramp_observe::facts::Scheme;
 use offramp_observe::{Cause, Close};
@@ -131,12 +132,15 @@ fn question(
     }
     copy(&request.fields, fields);
     join_cookies(fields);
-    hop_by_hop::clean_request(fields, false);
-    protected::drop_claims(fields);
+    hop_by_hop::clean_request(fields, &[]);
+    protected::drop_claims(fields, false);
     protected::drop_lookalikes(fields, &access.reserved);
-    access.reserved.apply(fields);
+    access.reserved.apply(fields, &NoValues);
     let client = forwarded_fields::address(context.named.or(session.ip));
     fields.append_known(Known::XForwardedFor, client.as_bytes());
+    if let Some(ip) = context.named.or(session.ip) {
+        fields.append(forwarded_fields::X_REAL_IP, ip.to_string().as_bytes());
+    }
     fields.append_known(Known::XForwardedProto, scheme(session, context, request));
     // Never one that a trusted proxy tells: the route was found by this one, and many let a client's pass.
     if let Some(host) = &host {
@@ -166,10 +170,7 @@ fn scheme<'r>(session: &Session, context: &RequestContext, request: &'r Request)
 /// Copies the fields of a request that do not concern its body.
 fn copy(from: &Fields, to: &mut Fields) {
     for (name, value) in from.iter() {
-        let is = |known: &str| {
-            let plain = |byte: &u8| if *byte == b'_' { b'-' } else { *byte };
-            name.len() == known.len() && name.iter().map(plain).eq(known.bytes())
-        };
+        let is = |known: &str| protected::same(name, known);
         if name != b"host" && !NOT_OF_CLIENTS.into_iter().chain(CLAIMS).any(is) {
             to.append(name, value);
         }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
 use offramp_http::head::{Fields, Known};
-use offramp_http::semantics::hop_by_hop;
+use offramp_http::semantics::HeaderRules;
 use offramp_upstream::InterimListener;
 
 use super::handle::Respond;
+use crate::l7::interim;
 
 /// The most that wait at a time; more are dropped, as no client needs them.
 const MOST_WAITING: usize = 16;
@@ -16,9 +17,11 @@ const MOST_WAITING: usize = 16;
 /// The interim responses to one request, until its task sends them. Listeners have to be `Send`; nothing here
 /// ever leaves the worker's thread, so neither the lock nor the flag is contended.
 #[derive(Default)]
-pub(super) struct Hints {
+pub(crate) struct Hints {
     waiting: AtomicBool,
     heads: Mutex<Vec<(StatusCode, Fields)>>,
+    /// What the route does to the fields of responses.
+    rules: Mutex<Option<Arc<HeaderRules>>>,
     /// How much may be read of the response.
     appetite: AtomicUsize,
 }
@@ -27,13 +30,19 @@ impl Hints {
     /// Those of another request: the same memory, unless somebody still listens for the one before.
     pub(super) fn renewed(mut hints: Arc<Self>) -> Arc<Self> {
         match Arc::get_mut(&mut hints) {
-            Some(Self { waiting, heads, .. }) => {
+            Some(Self { waiting, heads, rules, .. }) => {
                 *waiting.get_mut() = false;
+                *rules.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
                 heads.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
                 hints
             }
             None => Arc::default(),
         }
+    }
+
+    /// Has the interim responses follow the rules of their route.
+    pub(crate) fn follow(&self, rules: Arc<HeaderRules>) {
+        *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
     }
 
     /// So much may be read of the response at a time, until something else is said.
@@ -64,8 +73,8 @@ impl InterimListener for Hints {
         if heads.len() == MOST_WAITING {
             return;
         }
-        let mut fields = fields.clone();
-        hop_by_hop::clean_response(&mut fields);
+        let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fields = interim::fields(fields, rules.as_deref());
         fields.remove(Known::ContentLength);
         heads.push((status, fields));
         self.waiting.store(true, Ordering::Relaxed);

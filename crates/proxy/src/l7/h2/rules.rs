@@ -112,6 +112,8 @@ mod tests {
             (whole, &[("host", "")], "http1_host_malformed"),
             (asterisk, &[("host", "a.test")], "http1_target_form"),
             (whole, &[("content_length", "5")], "http1_ambiguous_name"),
+            (whole, &[("content.length", "5")], "http1_ambiguous_name"),
+            (whole, &[("transfer~encoding", "chunked")], "http1_ambiguous_name"),
             (whole, &[("transfer_encoding", "chunked")], "http1_ambiguous_name"),
         ] {
             let detail = cause(target, "GET", fields);

@@ -13,7 +13,6 @@ use offramp_http::h2::connection::declared_length;
 use offramp_http::h2::{Code, Ends};
 use offramp_http::head::{Fields, Known, Request, Response};
 use offramp_observe::{Cause, Close};
-use offramp_upstream::InterimListener;
 
 use super::content::StreamContent;
 use super::end::StreamEnd;
@@ -42,7 +41,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
         let request = exchange::Request { head, body, protocol, refused };
         let mut life = Life::default();
         let response = {
-            let client = Client::Stream(Arc::clone(&hints) as Arc<dyn InterimListener>);
+            let client = Client::Stream(Arc::clone(&hints));
             let mut exchange = pin!(exchange::serve(Rc::clone(&session), client, request));
             poll_fn(|cx| life.exchange(cx, exchange.as_mut(), &session, (&hints, &respond))).await
         };

@@ -2,12 +2,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use offramp_http::files::path::decode;
-use offramp_http::semantics::HeaderRules;
 use proptest::prelude::*;
 
 use super::*;
 use crate::route::PathMatch;
-use crate::snapshot::http::{Access, AuthClass, ClosedPaths, Files, Proxy, Respond, Rewrite, RouteLimits, To};
+use crate::snapshot::http::{Access, AuthClass, ClosedPaths, Files, HeaderPolicy, Proxy, Respond, Rewrite, RouteLimits, To};
 
 fn route(name: &str, action: Action) -> HttpRoute {
     HttpRoute {
@@ -16,8 +15,8 @@ fn route(name: &str, action: Action) -> HttpRoute {
         client_auth: AuthClass::default(),
         access: Access::default(),
         xfcc: false,
-        request_headers: HeaderRules::default(),
-        response_headers: HeaderRules::default(),
+        headers: HeaderPolicy::default(),
+        upgrade: ["websocket".into()].into(),
         hsts: None,
         max_body: None,
         limits: RouteLimits::default(),

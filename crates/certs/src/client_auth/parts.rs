@@ -1,0 +1,48 @@
+//! The parts of a client's certificate, for fields that tell servers of it.
+
+use std::fmt::Write as _;
+
+use aws_lc_rs::digest;
+
+use crate::x509::Facts;
+
+/// What a certificate says. Texts are as they are in it: whoever passes them on makes them safe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateParts {
+    /// The first common name of the subject; empty where there is none.
+    pub common_name: String,
+    /// The subject, such as `C=DE, O=Example, CN=anna`.
+    pub subject: String,
+    /// The issuer in the same form.
+    pub issuer: String,
+    /// The serial number, in hexadecimal.
+    pub serial: String,
+    /// The DNS names of the alternative names, with commas between them.
+    pub dns: String,
+    /// The URIs of the alternative names, with commas between them.
+    pub uri: String,
+    /// The SHA-256 of the certificate in DER, in hexadecimal.
+    pub fingerprint: String,
+}
+
+impl CertificateParts {
+    /// The parts of a certificate in DER; `None` where it cannot be read.
+    #[must_use]
+    pub fn of(leaf_der: &[u8]) -> Option<Self> {
+        let facts = Facts::read(leaf_der).ok()?;
+        let mut fingerprint = String::with_capacity(64);
+        for byte in digest::digest(&digest::SHA256, leaf_der).as_ref() {
+            // Writing to a string cannot fail.
+            let _ = write!(fingerprint, "{byte:02x}");
+        }
+        Some(Self {
+            common_name: facts.description.common_name.unwrap_or_default(),
+            subject: facts.subject_text,
+            issuer: facts.issuer_text,
+            serial: facts.serial.replace(':', ""),
+            dns: facts.alternative.dns.join(","),
+            uri: facts.alternative.uris.join(","),
+            fingerprint,
+        })
+    }
+}
