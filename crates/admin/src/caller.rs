@@ -74,7 +74,8 @@ impl Caller {
                 "over TCP without TLS this is for clients of this machine: the token must not be read on its way",
             ),
             (Self::Network(_) | Self::Encrypted(_), None) => Admission::Denied(
-                "over TCP this needs a token: write token_file = \"/path\" into [admin], or use the Unix socket",
+                "over TCP this needs a token: write token_file = \"/path\" into [admin] and run `offramp ctl upgrade`, for a \
+                 change of [admin] needs an upgrade; or use the Unix socket",
             ),
             (Self::Network(address) | Self::Encrypted(address), Some(token)) => match shown {
                 Some(shown) if same(shown, token.as_bytes()) => {
@@ -122,7 +123,9 @@ mod tests {
         for wrong in [None, Some(&b"0123456789abcdeF"[..]), Some(b"0123456789abcde"), Some(b"")] {
             assert_eq!(near.admit(wrong, token), Admission::TokenNeeded { wrong: wrong.is_some() });
         }
-        assert!(matches!(near.admit(None, None), Admission::Denied(why) if why.contains("token_file")));
+        assert!(
+            matches!(near.admit(None, None), Admission::Denied(why) if why.contains("token_file") && why.contains("upgrade"))
+        );
         assert!(matches!(far.admit(token.map(str::as_bytes), token), Admission::Denied(_)));
         let far = Caller::Encrypted("192.0.2.7:5".parse().unwrap());
         assert!(matches!(far.admit(token.map(str::as_bytes), token), Admission::Granted(_)));

@@ -58,6 +58,11 @@ impl Key {
     pub fn header(&self) -> String {
         header(self.section())
     }
+
+    /// Whether it may be written as a table of its own.
+    pub(crate) fn accepts_table(&self) -> bool {
+        self.kind.takes_table()
+    }
 }
 
 /// What a key takes.
@@ -124,6 +129,13 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether it may be written as a table.
+    fn takes_table(self) -> bool {
+        let either =
+            matches!(self, Kind::ChoiceOrTable(_) | Kind::TextOrTable(_) | Kind::BoolOrTable | Kind::Map(_));
+        self.is_section() || either
+    }
+
     /// Whether it is a section with its own header.
     pub fn is_section(self) -> bool {
         matches!(self, Kind::Section | Kind::Sections | Kind::Named)

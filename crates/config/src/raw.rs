@@ -16,6 +16,7 @@ use crate::suggest::nearest;
 
 pub(crate) use shared::adds_up;
 
+mod foreign;
 mod shared;
 mod value;
 mod written;
@@ -289,14 +290,23 @@ fn unknown(path: &str, name: &str, is_section: bool) -> Problem {
     let kind = if is_section { "section" } else { "key" };
     let place = if path.is_empty() { String::new() } else { format!(" in {}", keys::header(path)) };
     let problem = Problem::new(format!("unknown {kind} `{}`{place}", shown(name)));
+    if let Some(answer) = foreign::answer(path, name) {
+        return problem.help(answer);
+    }
     let here: Vec<&str> = keys::in_section(path).map(Key::name).collect();
     if let Some(near) = nearest(name, here.iter().copied()) {
         return problem.help(format!("the nearest one is `{near}`"));
     }
-    let elsewhere = keys::TABLE.iter().find(|key| key.name() == name && key.support.is_now());
+    let of_route = |key: &&Key| key.section() == "route" && key.accepts_table();
+    let mut known = keys::TABLE.iter().filter(|key| key.name() == name && key.support.is_now());
+    let elsewhere =
+        if is_section { known.clone().find(of_route).or_else(|| known.next()) } else { known.next() };
     match elsewhere {
         Some(key) if key.section().is_empty() && !key.kind.is_section() => {
             problem.help(format!("`{name}` stands at the top, above the first [section]"))
+        }
+        Some(key) if is_section && of_route(&key) => {
+            problem.help(format!("it is a part of a route: write [{}] below its [[route]]", key.path))
         }
         Some(key) if key.kind.is_section() => problem.help("write it as a section of its own"),
         Some(key) => problem.help(format!("`{name}` is a key of {}", key.header())),

@@ -10,7 +10,9 @@ use offramp_testkit::process::{Process, Ready, Signal, Source, require};
 use offramp_testkit::server::{Listen, Server, Stream};
 
 use crate::http_app::{Request, app, respond};
-use crate::instance::{Home, Instance, LIFE, PATIENCE, ask};
+use crate::http_curl::{HTTP, curl, get};
+use crate::http_websockets_pass_over_both_versions::connect_to;
+use crate::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask};
 use crate::offramp::offramp;
 
 /// A configuration, and the commands behind it with what they print.
@@ -151,6 +153,51 @@ fn run(page: &str) -> (usize, usize) {
         instance.stop();
     }
     (configurations, commands)
+}
+
+/// Each entry of the list on the page is tried: what is supported by now has no place there.
+#[test]
+fn what_the_page_calls_unsupported_is_so() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http.md");
+    let page = fs::read_to_string(page).unwrap();
+    let list = page.split_once("## What is not supported").unwrap().1;
+    let entries: Vec<&str> = list.split("\n- ").skip(1).collect();
+    // Keys that somebody would write for it, and nobody can.
+    let keys: [(&str, &[&str]); 6] = [
+        ("HTTP/3", &["http3 = true", "quic = true"]),
+        ("A cache of responses", &["cache = true", "proxy_cache = \"x\""]),
+        ("Changes to bodies", &["replace_body = \"x\"", "sub_filter = \"x\""]),
+        ("Routes by method", &["method = \"GET\"", "header = \"X-A\"", "query = \"a=b\""]),
+        ("FastCGI", &["fastcgi_pass = \"unix:x\"", "protocol = \"fastcgi\""]),
+        ("Rules for CORS", &["cors = true"]),
+    ];
+    let live = ["WebSocket and `Upgrade` to servers", "`CONNECT` to hosts"];
+    let tried = || keys.iter().map(|(entry, _)| *entry).chain(live);
+    for entry in &entries {
+        assert!(tried().any(|tried| entry.starts_with(tried)), "this entry is not tried: {entry}");
+    }
+    assert_eq!(entries.len(), tried().count(), "an entry is gone");
+    for (entry, keys) in keys {
+        for key in keys {
+            let text = format!("{HTTP}[[route]]\nserver = \"127.0.0.1:1\"\n{key}\n");
+            let environment = offramp_config::Environment::default();
+            let errors = offramp_config::parse(&text, "offramp.toml", &environment).expect_err(entry);
+            assert!(errors.to_string().contains("unknown key"), "{entry}: {errors}");
+        }
+    }
+    let home = Home::new();
+    let instance = home.run(&format!(
+        "{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n[backend.app]\nservers = \"unix:app.sock\"\nprotocol = \"h2\"\n"
+    ));
+    assert_eq!(connect_to(&instance, "websocket", "/"), 501);
+    let upgrade = ["--http1.1", "--header", "Connection: Upgrade", "--header", "Upgrade: websocket"];
+    assert_eq!(get(&instance, &upgrade, "https://localhost/").status(), 502, "a request like any other");
+    for version in ["--http1.1", "--http2"] {
+        let arguments = [version, "--request", "CONNECT", "--request-target", "example.org:443"];
+        let answer = curl(&instance, &arguments, "https://localhost/");
+        assert!(!(200..300).contains(&answer.status()), "{version} {answer:?}");
+    }
+    instance.stop();
 }
 
 #[test]

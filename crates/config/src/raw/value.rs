@@ -21,6 +21,10 @@ pub(super) fn read(key: &Key, value: &Toml<DeValue<'_>>, report: &mut Report<'_>
         ) => Some(Value::Section(Section::read(table, key.path, span.clone(), report))),
         (Kind::Map(_), DeValue::Table(table)) => Some(Value::Map(map(key, table, report))),
         (Kind::Sections, DeValue::Array(array)) => sections(key, array, report).map(Value::Sections),
+        // One of several that have no name, within a section: its brackets are easily forgotten, and nothing else is meant.
+        (Kind::Sections, DeValue::Table(table)) if !key.section().is_empty() => {
+            Some(Value::Sections(vec![Section::read(table, key.path, span.clone(), report)]))
+        }
         (Kind::Named, DeValue::Table(table)) => Some(Value::Named(named(key, table, report))),
         (Kind::List(_), DeValue::String(text)) => {
             Some(Value::List(vec![Spanned { value: text.to_string(), span: span.clone() }]))

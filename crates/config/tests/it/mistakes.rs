@@ -92,7 +92,7 @@ fn answers_of_routes_are_possible() {
         (format!("{http}{server}maintenance = {{ allow = \"10.0.0.1/8\" }}"), "10.0.0.1/8"),
         (format!("{http}respond = {{ file = \"a\", body = \"b\" }}"), "cannot have both `body` and `file`"),
         (format!("{http}respond = {{ file = \"a\", status = 204 }}"), "leave `file` out"),
-        (format!("{http}{server}rewrite = {{ match = 'a', to = \"/\" }}"), "two brackets: [[route.rewrite]]"),
+        (format!("{http}{server}rewrite = {{ match = 'a' }}"), "lacks `to`"),
         (format!("{http}{server}rewrite = [{{ match = 'a' }}]"), "lacks `to`"),
         (
             format!("{http}{server}rewrite = [{{ match = '(', to = \"a\" }}]"),
@@ -307,6 +307,80 @@ fn keys_in_the_wrong_place_are_sent_to_the_right_one() {
     assert!(messages("[backends.x]\nservers = []").contains("nearest one is `backend`"));
     assert!(messages("[limits.log]\nlevel = \"info\"").contains("section of its own"));
     assert!(messages("workers = 1\nworkers = 2").contains("`workers` is written twice"));
+    for name in ["forward_auth", "jwt", "basic_auth", "client_auth", "request_headers", "compress", "rewrite"]
+    {
+        let said = messages(&format!("[{name}]\nx = 1"));
+        assert!(said.contains(&format!("write [route.{name}] below its [[route]]")), "{said}");
+    }
+}
+
+#[test]
+fn an_unknown_variable_is_a_mistake_with_its_line() {
+    let route = "[[listener]]\nmode = \"http\"\n[[route]]\nserver = \"127.0.0.1:1\"\n";
+    for (rules, expected) in [
+        ("request_headers = { set = { X-A = \"{clint}\" } }", "there is no variable `{clint}`"),
+        ("response_headers = { add = { X-A = [\"a\", \"{nonce}\"] } }", "variables are {client}, "),
+        ("request_headers = { set = { X-A = \"{server}\" } }", "has no value in `request_headers`"),
+        ("request_headers = { add = { X-A = \"a {server}\" } }", "use it in `response_headers`"),
+        ("request_headers = { set = { X-A = \"{client}\\n\" } }", "cannot be that of a header field"),
+        ("request_headers = { set = { Content_Length = \"1\" } }", "cannot be changed"),
+        ("upgrade = \"h2c\"", "would pass by all routes and rules"),
+        ("upgrade = \"web socket\"", "is not a protocol that a connection can change to"),
+    ] {
+        let errors = errors(&format!("{route}{rules}\n"));
+        assert!(errors.to_string().contains(expected), "{rules}\n{errors}");
+        assert_eq!((errors.count(), errors.problems()[0].place().unwrap().line), (1, 5), "{errors}");
+    }
+    let text = format!(
+        "{route}response_headers = {{ set = {{ NEL = '{{\"a\":{{\"b\":1}}}}', X-A = \"{{server}}\" }} }}\n"
+    );
+    parse(&text, "a", &Environment::default()).unwrap();
+}
+
+/// People write the keys that they know from their last proxy.
+#[test]
+fn keys_of_other_proxies_get_an_answer() {
+    let route = "[[listener]]\nmode = \"http\"\n[[route]]\nserver = \"127.0.0.1:1\"\n";
+    for (text, answer) in [
+        (format!("{route}method = \"GET\""), "a route matches `host` and `path`"),
+        (format!("{route}rate_limit = \"10/s\""), "`requests_per_client` in [limits]"),
+        (
+            format!("{route}cors = true"),
+            "nothing of its own for CORS: set the fields with `response_headers`",
+        ),
+        (
+            format!("{route}headers = {{ X-A = \"1\" }}"),
+            "`request_headers` for what servers get, or `response_headers`",
+        ),
+        (format!("{route}proxy_pass = \"http://a\""), "write `server`"),
+        (format!("{route}location = \"/a\""), "write `path`"),
+        (format!("{route}client_max_body_size = \"1m\""), "write `max_body`"),
+        (format!("{route}middlewares = [\"auth\"]"), "no plugins"),
+        (format!("{route}lb_policy = \"first\""), "`balance` in a [backend.NAME]"),
+        ("[rate_limit]\nrate = 1".to_owned(), "`requests_per_client` in [limits]"),
+        ("[cors]".to_owned(), "`response_headers`"),
+        ("[[listener]]\nlisten = 443".to_owned(), "`address` in a [[listener]]"),
+        ("[[listener]]\nreal_ip_header = \"X\"".to_owned(), "`trusted_proxies`"),
+        ("[defaults.route]\ngzip = true".to_owned(), "`compress`"),
+    ] {
+        let said = messages(&text);
+        assert!(said.contains(answer), "{text}\n{said}");
+    }
+}
+
+#[test]
+fn one_rule_of_rewriting_needs_no_list() {
+    let route = "[[listener]]\nmode = \"http\"\n[[route]]\nserver = \"127.0.0.1:1\"\n";
+    let rule = "match = '^/a', to = \"/b\"";
+    let (list, _) = parse(&format!("{route}rewrite = [{{ {rule} }}]"), "a", &Environment::default()).unwrap();
+    for text in [
+        format!("rewrite = {{ {rule} }}"),
+        format!("[route.rewrite]\n{}", rule.replace(", ", "\n")),
+        format!("[[route.rewrite]]\n{}", rule.replace(", ", "\n")),
+    ] {
+        let (config, _) = parse(&format!("{route}{text}"), "a", &Environment::default()).unwrap();
+        assert_eq!(config.routes[0].http.rewrites, list.routes[0].http.rewrites, "{text}");
+    }
 }
 
 #[test]

@@ -53,7 +53,10 @@ impl TerminalLine<'_> {
         if facts.close.cause != Cause::Completed {
             self.out.push(b' ');
             self.shown(Field::Cause, facts.close.cause.name());
-            self.fault(&facts.close);
+            match question(facts.close.cause) {
+                Some(question) => self.sentence(&[": ", question]),
+                None => self.fault(&facts.close),
+            }
         }
         self.out.push(b' ');
         self.shown(Field::Method, &line.method);
@@ -184,6 +187,17 @@ fn reason(close: &Close) -> &'static str {
         (Cause::HandshakeFailed, Some(FatalAlert::Sent(alert))) => alert.name(),
         (cause, _) => cause.name(),
     }
+}
+
+/// What an operator asks first where a request found no server. It is short, for the request follows.
+fn question(cause: Cause) -> Option<&'static str> {
+    Some(match cause {
+        Cause::ServerRefused => "is it running?",
+        Cause::ServerUnreachable => "is its address right?",
+        Cause::AllServersFailed => "are they running?",
+        Cause::ConnectTimeout => "is it busy?",
+        _ => return None,
+    })
 }
 
 /// What to do about an end that can be prevented.

@@ -154,6 +154,10 @@ fn a_terminal_gets_short_lines() {
         "20:51:00.003Z 192.0.2.1       200 18.0 KiB  8.4 ms client_aborted (client) GET \
          git.example.org/big\"…\n"
     );
+    let mut refused = samples::request();
+    refused.close = Close::from(Cause::ServerRefused);
+    let line = write(EventFormat::Terminal, &refused);
+    assert!(line.contains(" server_refused: is it running? GET git.example."), "{line}");
     assert_eq!(
         write(EventFormat::Terminal, &samples::ordinary()),
         "20:51:00.001Z 192.0.2.1           517 B in  1.2 MiB out  1.20 s client_closed [git.example.org]\n"
