@@ -113,6 +113,20 @@ impl Respond {
         if self.table.borrow_mut().wait(self.id, cx.waker()) { Poll::Ready(()) } else { Poll::Pending }
     }
 
+    /// Set unless content of the request is to come that nobody reads.
+    pub(super) fn has_whole_upload(&self) -> bool {
+        !self.table.borrow().drops_content(self.id)
+    }
+
+    /// Waits until all of the request has come, where nobody reads it.
+    pub(super) fn poll_uploaded(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let table = &mut *self.table.borrow_mut();
+        if !table.drops_content(self.id) || table.wait(self.id, cx.waker()) {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
     /// Ends the stream at once.
     pub(super) fn reset(&self, code: Code) {
         self.table.borrow_mut().reset(self.id, code);

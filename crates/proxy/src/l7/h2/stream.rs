@@ -5,14 +5,16 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode};
 use offramp_http::body::Frame;
-use offramp_http::h2::connection::declared_length;
+use offramp_http::h2::connection::{STILL, declared_length};
 use offramp_http::h2::{Code, Ends};
 use offramp_http::head::{Fields, Known, Request, Response};
 use offramp_observe::{Cause, Close};
+use tokio::time::timeout;
 
 use super::content::StreamContent;
 use super::end::StreamEnd;
@@ -26,6 +28,10 @@ use crate::l7::record::Record;
 use crate::l7::session::Session;
 use crate::l7::tunnel;
 
+/// For how long a success waits for the rest of an upload that nobody reads. A client that is told of one before it has sent all
+/// need not stop, and curl before 8 reads nothing more then, also no windows, and waits for ever.
+const UPLOAD_FIRST: Duration = Duration::from_millis(STILL);
+
 /// Serves the request that began a stream. A stream that is dropped before its response is whole is reset.
 /// `hints` takes the interim responses to it. A block, for the reason of [`exchange::serve`].
 pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
@@ -36,7 +42,7 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
             session.worker.heads.put(head);
             return;
         }
-        let connects = head.method == Method::CONNECT;
+        let (connects, uploads) = (head.method == Method::CONNECT, incoming.is_some());
         let (body, rest) = body(&head, incoming);
         let request = exchange::Request { head, body, protocol, refused };
         let mut life = Life::default();
@@ -48,6 +54,10 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
         let Some(response) = response else { return };
         if !respond.fits(&response.fields) {
             return life.refuse_head(&session, &respond, response);
+        }
+        if uploads && response.status.is_success() && !respond.has_whole_upload() {
+            // Rare.
+            Box::pin(life.bound(timeout(UPLOAD_FIRST, poll_fn(|cx| respond.poll_uploaded(cx))))).await;
         }
         let Response { status, fields, mut body, .. } = response;
         let over = body.is_end_stream();

@@ -83,7 +83,11 @@ impl<R: Requests> Handler<Slot> for Receiver<'_, R> {
             Event::End(trailers) => {
                 slot.received_all = true;
                 slot.trailers = trailers.map(Box::new);
-                slot.wake_reader();
+                if slot.reads {
+                    slot.wake_reader();
+                } else {
+                    slot.wake_writer();
+                }
             }
             Event::Writable => slot.wake_writer(),
             Event::Reset(Reset::Peer(code) | Reset::GoAway(code)) => slot.end(code, true),

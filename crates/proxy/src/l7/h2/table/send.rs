@@ -32,6 +32,12 @@ impl StreamTable {
         self.dead || self.peek(id).over.is_some()
     }
 
+    /// Set while content of a request is to come that nobody reads.
+    pub(in crate::l7::h2) fn drops_content(&self, id: u32) -> bool {
+        let slot = self.peek(id);
+        !slot.reads && !slot.received_all
+    }
+
     /// Whether a stream is gone; if it is not, `waker` is woken when that changes, or when more may be sent on it.
     pub(in crate::l7::h2) fn wait(&mut self, id: u32, waker: &Waker) -> bool {
         let dead = self.dead;
