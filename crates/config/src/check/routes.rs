@@ -50,7 +50,7 @@ const NOT_WITH_PASSTHROUGH: [(&str, &str); 28] = [
 const SEALED: &str = "the requests are encrypted here";
 
 /// What a route that answers by itself cannot have: there is no server that would get it.
-const NOT_WITH_ANSWERS: [&str; 14] = [
+const NOT_WITH_ANSWERS: [&str; 16] = [
     "send_proxy",
     "strip_path",
     "replace_path",
