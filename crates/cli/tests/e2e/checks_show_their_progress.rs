@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use offramp_testkit::process::Source;
 use serde_json::Value;
 
 use crate::instance::{Home, Instance};
@@ -102,5 +103,22 @@ fn a_server_that_nothing_checks_has_no_check() {
         "[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\ntls = false\n[[route]]\nserver = \"{server}\"\n"
     ));
     assert_eq!(shown(&instance)["check"], Value::Null);
+    instance.stop();
+}
+
+/// `.invalid` resolves nowhere (RFC 6761 §6.4).
+#[test]
+fn a_name_that_does_not_resolve_is_told_at_the_start_and_shown() {
+    let instance = Home::new().run(
+        "[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\ntls = false\n\
+         [[route]]\nserver = \"no-such-host.invalid:80\"\n",
+    );
+    let told = instance.until("the warning", || {
+        let lines = instance.process.lines(Source::Stderr);
+        lines.into_iter().find(|line| line.contains("a server's name does not resolve"))
+    });
+    assert!(told.contains("WARN") && told.contains("server=no-such-host.invalid:80"), "{told}");
+    let server = shown(&instance);
+    assert_eq!((&server["state"], why(&server)), (&"unresolved".into(), "its host name has no address"));
     instance.stop();
 }
