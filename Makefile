@@ -14,7 +14,7 @@ export UNITDIR
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run install uninstall test fmt lint fuzz bench bench-full bench-peers
+.PHONY: help run install uninstall test fmt lint fuzz miri bench bench-full bench-peers
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -46,6 +46,9 @@ lint: ## Check format and lints
 
 fuzz: ## Fuzz every target for FUZZ_SECONDS
 	scripts/fuzz "$(FUZZ_SECONDS)"
+
+miri: ## Run the tests of the crate with `unsafe` under Miri
+	scripts/miri
 
 bench: ## Compare with the installed peers, less than ten minutes; fails naming each bound that is missed
 	$(CARGO) build --locked --release -p offramp -p offramp-bench

@@ -53,10 +53,13 @@ pub struct Stamp {
 
 impl Stamp {
     fn of(found: &Stat) -> Self {
+        // The C library, with which Miri runs, has nanoseconds as `i64`.
+        #[allow(clippy::unnecessary_cast, reason = "the type depends on the backend of rustix")]
+        let (modified, changed) = (found.st_mtime_nsec as u64, found.st_ctime_nsec as u64);
         Self {
             size: u64::try_from(found.st_size).unwrap_or_default(),
-            modified: (found.st_mtime, found.st_mtime_nsec),
-            changed: (found.st_ctime, found.st_ctime_nsec),
+            modified: (found.st_mtime, modified),
+            changed: (found.st_ctime, changed),
             device: found.st_dev,
             inode: found.st_ino,
         }
