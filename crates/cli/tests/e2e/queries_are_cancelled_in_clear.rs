@@ -39,8 +39,10 @@ fn interrupted(instance: &Instance, server: &postgres::Server, name: &str) {
     query.arg("SELECT pg_sleep(600)").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let query = query.spawn().unwrap();
     let folder = server.socket().parent().unwrap().display().to_string();
+    // Its file is called after the port.
+    let socket = server.socket().extension().unwrap().to_str().unwrap().to_owned();
     let count = || {
-        let mut look = psql(&format!("host={folder} user=log dbname={name}"));
+        let mut look = psql(&format!("host={folder} port={socket} user=log dbname={name}"));
         look.arg(
             "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(600)'",
         );
