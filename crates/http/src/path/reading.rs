@@ -14,6 +14,17 @@ enum Parameters {
     CutEscaped,
 }
 
+/// How dot segments are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dots {
+    /// As segments.
+    Keep,
+    /// Removed before escapes are decoded, so that escaped ones stay.
+    RemoveLiteral,
+    /// Removed, however they are spelled.
+    Remove,
+}
+
 /// One way to read a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
@@ -21,14 +32,13 @@ pub(super) struct Reading {
     unescape: bool,
     /// Repeated slashes are one.
     merge: bool,
-    /// Dot segments are removed.
-    dots: bool,
+    dots: Dots,
     parameters: Parameters,
 }
 
 impl Reading {
     pub(super) const NORMAL: Self =
-        Self { unescape: true, merge: true, dots: true, parameters: Parameters::Keep };
+        Self { unescape: true, merge: true, dots: Dots::Remove, parameters: Parameters::Keep };
 
     /// Writes `path` as it is read into `out`, which is cleared, and notes its spelling.
     pub(super) fn write(self, path: &str, out: &mut String, spelling: &mut Spelling) {
@@ -47,10 +57,15 @@ impl Reading {
             if matches!(text.split(';').next(), Some("." | "..")) {
                 spelling.seen |= Spelling::DOTS;
             }
+            let removes = match self.dots {
+                Dots::Keep => false,
+                Dots::RemoveLiteral => !segment.split(';').next().unwrap_or_default().contains('%'),
+                Dots::Remove => true,
+            };
             match text {
                 "" if self.merge && !is_last => out.truncate(start),
-                "." if self.dots => leave(out, start, is_last),
-                ".." if self.dots => {
+                "." if removes => leave(out, start, is_last),
+                ".." if removes => {
                     out.truncate(start);
                     match out.rfind('/') {
                         Some(parent) => leave(out, parent, is_last),
@@ -141,7 +156,7 @@ fn is_escaped_twice(segment: &str) -> bool {
 
 /// The first way to read `path` other than its normal form that `differs`. `spelling` is that of the path.
 ///
-/// There are at most 96: those that nothing in the path calls for are left out.
+/// There are at most 144: those that nothing in the path calls for are left out.
 pub fn other_reading(
     path: &str,
     spelling: Spelling,
@@ -155,13 +170,18 @@ pub fn other_reading(
         (_, false) => &[Parameters::Keep, Parameters::Cut][..],
         _ => &[Parameters::Keep, Parameters::Cut, Parameters::CutEscaped][..],
     };
+    let dots = match (spelling.has(Spelling::DOTS), spelling.has(Spelling::ESCAPES)) {
+        (false, _) => &[Dots::Remove][..],
+        (true, false) => &[Dots::Remove, Dots::Keep][..],
+        (true, true) => &[Dots::Remove, Dots::RemoveLiteral, Dots::Keep][..],
+    };
     let merges = if cut { &[true, false][..] } else { choices(Spelling::EMPTY) };
     let mut text = String::with_capacity(path.len() + 16);
     let mut seen = Spelling::default();
     for path in parts(path, spelling) {
         for &unescape in choices(Spelling::ESCAPES) {
             for &merge in merges {
-                for &dots in choices(Spelling::DOTS) {
+                for &dots in dots {
                     for &parameters in parameters {
                         Reading { unescape, merge, dots, parameters }.write(path, &mut text, &mut seen);
                         if differs(&text) {
@@ -195,14 +215,15 @@ fn parts(path: &str, spelling: Spelling) -> Vec<&str> {
 /// How often escapes are decoded at the most.
 const ROUNDS: usize = 4;
 
-/// The readings of an ambiguous path that separate most: escapes are decoded until none is left, backslashes separate,
-/// and in the second one segments have no parameters. `None` where a server could leave the path upwards, or see what
-/// cannot be foreseen: dot segments, control characters, `?` and `#`, overlong forms of UTF-8, `%u`, escapes of escapes of escapes.
+/// The reading of an ambiguous path that separates most: escapes are decoded until none is left, and backslashes
+/// separate. `None` where a server could leave the path upwards, or see what cannot be foreseen: dot segments,
+/// parameters, `?` and `#`, two slashes at the front, control characters, overlong forms of UTF-8, `%u`, escapes of
+/// escapes of escapes.
 ///
-/// A prefix of a route that some reading begins with, these begin with too: the routes that a reading matches lie
-/// between those of the normal form and those of these.
+/// A prefix of a route that some reading begins with, this one begins with too: the routes that a reading matches lie
+/// between those of the normal form and those of this one.
 #[must_use]
-pub fn loosest(path: &str) -> Option<[String; 2]> {
+pub fn loosest(path: &str) -> Option<String> {
     let mut bytes = path.as_bytes().to_vec();
     for _ in 0..ROUNDS {
         if bytes.windows(2).any(|pair| matches!(pair, b"%u" | b"%U")) {
@@ -214,8 +235,9 @@ pub fn loosest(path: &str) -> Option<[String; 2]> {
         };
         bytes = units(&bytes).map(decoded).collect();
     }
+    let is_odd = |byte: &u8| byte.is_ascii_control() || matches!(byte, b'?' | b'#' | b';');
     let is_foreseen = !units(&bytes).any(|unit| matches!(unit, Unit::Escaped(_)))
-        && !bytes.iter().any(|byte| byte.is_ascii_control() || matches!(byte, b'?' | b'#'))
+        && !bytes.iter().any(is_odd)
         && !bytes.windows(2).any(is_overlong);
     if !is_foreseen {
         return None;
@@ -228,14 +250,14 @@ pub fn loosest(path: &str) -> Option<[String; 2]> {
             _ => push_escaped(byte, &mut text),
         }
     }
+    // To some, a host begins here.
+    if text.starts_with("//") {
+        return None;
+    }
     let mut spelling = Spelling::default();
-    let mut read = |parameters| {
-        let mut out = String::with_capacity(text.len());
-        Reading { parameters, ..Reading::NORMAL }.write(&text, &mut out, &mut spelling);
-        out
-    };
-    let both = [read(Parameters::Keep), read(Parameters::Cut)];
-    (!spelling.has(Spelling::DOTS)).then_some(both)
+    let mut out = String::with_capacity(text.len());
+    Reading::NORMAL.write(&text, &mut out, &mut spelling);
+    (!spelling.has(Spelling::DOTS)).then_some(out)
 }
 
 /// Set for the beginning of a longer form than a character needs, which lax decoders take for ASCII, and for the last

@@ -163,11 +163,11 @@ fn servers_may_read_a_path_otherwise() {
 #[test]
 fn the_loosest_reading_decodes_everything() {
     for (path, expected) in [
-        ("/g/a%2fb", Some(["/g/a/b", "/g/a/b"])),
-        ("/g/a%252fb%5cc", Some(["/g/a/b/c", "/g/a/b/c"])),
-        ("/g/a;x%2fb", Some(["/g/a;x/b", "/g/a/b"])),
-        ("/g/caf%e9", Some(["/g/caf%E9", "/g/caf%E9"])),
-        ("/g/100%/x", Some(["/g/100%25/x", "/g/100%25/x"])),
+        ("/g/a%2fb", Some("/g/a/b")),
+        ("/g/a%252fb%5cc", Some("/g/a/b/c")),
+        ("/g/a;x%2fb", None),
+        ("/g/caf%e9", Some("/g/caf%E9")),
+        ("/g/100%/x", Some("/g/100%25/x")),
         ("/g/..%2fadmin", None),
         ("/g/%252e%252e%252fadmin", None),
         ("/g/..;%2fadmin", None),
@@ -175,10 +175,14 @@ fn the_loosest_reading_decodes_everything() {
         ("/g/%u002e/x", None),
         ("/g/%25u002e/x", None),
         ("/g/%2500", None),
+        ("/;%2fx/admin%2f", None),
+        ("/%3b%2fx/admin", None),
+        ("//x/admin%2fy", None),
+        ("/%2fx/admin", None),
         ("/g/a%2fb%3f", None),
         ("/g/%2525252561", None),
     ] {
-        let expected = expected.map(|both| both.map(str::to_owned));
+        let expected = expected.map(str::to_owned);
         assert_eq!(loosest(path), expected, "{path}");
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn check(
     if let Some(ambiguity) = spelling.ambiguity() {
         let passes = encoded_slashes
             && ambiguity.may_pass()
-            && path::loosest(sent).is_some_and(|readings| !readings.iter().any(|text| selects_other(text)));
+            && path::loosest(sent).is_some_and(|reading| !selects_other(&reading));
         if !passes {
             return Err(ambiguous(ambiguity, encoded_slashes));
         }
