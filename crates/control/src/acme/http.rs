@@ -13,6 +13,7 @@ use http_body_util::Full;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use offramp_certs::client_auth::load_roots;
 use offramp_config::model::Authority;
+use serde_json::Value;
 use tokio::time::timeout;
 
 use super::pause::{Pause, Scope};
@@ -29,6 +30,8 @@ const LONGEST_WAIT: u64 = 30 * 24 * 3600;
 /// The `Retry-After` of an authority that gives advice without one: six hours. The library wants it, the authority need not
 /// send it (RFC 9773 section 4.3). Advice is the only thing with such a field that is got by GET.
 const UNSAID: u64 = 6 * 3600;
+/// The namespace of problems (RFC 8555 section 6.7).
+const PROBLEM: &str = "urn:ietf:params:acme:error:";
 /// How much of a response that is no problem document is shown.
 const SHOWN: usize = 120;
 
@@ -116,12 +119,19 @@ impl HttpClient for Client {
 fn strange(response: &Response<Bytes>, refused: bool) -> Option<String> {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("no type");
     let is_page = kind.starts_with("text/html");
-    if !is_page && (!refused || kind.starts_with("application/problem+json")) {
+    let is_problem = || kind.starts_with("application/problem+json") || names_problem(response.body());
+    if !is_page && (!refused || is_problem()) {
         return None;
     }
     let body = String::from_utf8_lossy(&response.body()[..response.body().len().min(SHOWN)]);
     let body: String = body.split_whitespace().collect::<Vec<_>>().join(" ");
     Some(format!("the authority answered {} ({kind}): {body}", response.status()))
+}
+
+/// Set for a problem of ACME's, whatever its authority calls the type of the content.
+fn names_problem(body: &[u8]) -> bool {
+    let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+    problem["type"].as_str().is_some_and(|kind| kind.starts_with(PROBLEM))
 }
 
 /// Replaces `Retry-After` by a number of seconds that can be added to any time, and that no loop turns on.
@@ -152,7 +162,7 @@ pub(super) fn is_bad_nonce(error: &Error) -> bool {
 /// Whether the error is of this type of ACME's.
 pub(super) fn is_of_type(error: &Error, kind: &str) -> bool {
     let Error::Api(problem) = error else { return false };
-    let found = problem.r#type.as_deref().and_then(|kind| kind.strip_prefix("urn:ietf:params:acme:error:"));
+    let found = problem.r#type.as_deref().and_then(|kind| kind.strip_prefix(PROBLEM));
     found == Some(kind)
 }
 
@@ -178,6 +188,9 @@ mod tests {
         };
         assert_eq!(reported(200, "application/json", "{}"), None);
         assert_eq!(reported(400, "application/problem+json", "{}"), None);
+        let problem = r#"{"type": "urn:ietf:params:acme:error:orderNotReady"}"#;
+        assert_eq!(reported(403, "application/json", problem), None);
+        assert!(reported(403, "application/json", r#"{"message": "no"}"#).is_some());
         let page = reported(200, "text/html; charset=utf-8", "<html>\n  Maintenance").unwrap();
         assert!(page.contains("200 OK") && page.contains("<html> Maintenance"), "{page}");
         assert!(reported(500, "text/plain", "oops").unwrap().contains("500 Internal Server Error"));
