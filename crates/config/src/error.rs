@@ -301,9 +301,9 @@ impl<'a> Report<'a> {
         self.whole(span, problem);
     }
 
-    /// How many problems there are so far.
+    /// How many mistakes there are so far. A warning is none: what it is about is whole, and keeps its place.
     pub(crate) fn len(&self) -> usize {
-        self.problems.len()
+        self.problems.iter().filter(|(_, problem)| problem.severity == Severity::Error).count()
     }
 
     fn push(&mut self, span: &Span, mut problem: Problem) {

@@ -83,3 +83,20 @@ fn tokens_for_anybody_are_warned_of() {
         assert!(!warnings(keys).contains("whoever it was issued for"), "{keys}");
     }
 }
+
+/// One that was taken for broken would go behind all others.
+#[test]
+fn a_route_with_a_warning_keeps_its_place() {
+    for warned in ["jwt = { jwks = \"a\" }", "hsts = { max_age = \"1s\", preload = true }"] {
+        let text = format!(
+            "[[listener]]\nmode = \"http\"\n[[route]]\nhost = \"a.test\"\nserver = \"127.0.0.1:1\"\n{warned}\n\
+             [[route]]\nhost = \"b.test\"\nserver = \"127.0.0.1:1\"\n"
+        );
+        let (config, warnings) = parse(&text, "offramp.toml", &Environment::default()).expect(&text);
+        let hosts: Vec<_> = config.routes.iter().map(|route| format!("{:?}", route.hosts)).collect();
+        assert!(
+            !warnings.is_empty() && hosts[0].contains("a.test") && hosts[1].contains("b.test"),
+            "{hosts:?}"
+        );
+    }
+}
