@@ -90,9 +90,15 @@ mod tests {
         );
         let split = BACKEND.replace(
             "backend = \"a\"",
-            "split = { backends = [\"a\"], by = \"request\", sticky_cookie = \"s\" }",
+            "split = { backends = [\"a\", \"b\"], by = \"request\", sticky_cookie = \"s\" }",
         );
-        assert!(made == key(&config(folder.path(), &split), true, &mut report));
+        assert!(
+            made == key(
+                &config(folder.path(), &format!("{split}[backend.b]\nservers = \"127.0.0.1:2\"\n")),
+                true,
+                &mut report
+            )
+        );
         assert!(report.errors.is_empty());
         fs::write(&file, "short").unwrap();
         key(&tied, true, &mut report);

@@ -10,7 +10,6 @@ mod jwt;
 
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::SystemTime;
 
 use http::{HeaderName, Method};
 use offramp_http::head::{self, Fields, Response};
@@ -63,8 +62,6 @@ pub(crate) struct Granted {
     fields: Grant,
     /// The values of `Set-Cookie` that the client gets, whatever else it gets.
     cookies: Vec<Vec<u8>>,
-    /// The end of a tunnel that the request becomes, where a token sets one.
-    pub(crate) tunnel_end: Option<SystemTime>,
 }
 
 /// Why a request is not let in.
@@ -112,9 +109,8 @@ impl Checking<'_> {
         let access = &self.route.access;
         let mut is_enough = false;
         match self.shown(session, context, &request.fields).await {
-            Some(Ok((fields, tunnel_end))) => {
+            Some(Ok(fields)) => {
                 granted.fields.extend(fields);
-                granted.tunnel_end = tunnel_end;
                 is_enough = access.any;
             }
             // The authentication server may let it in all the same.
@@ -140,11 +136,11 @@ impl Checking<'_> {
         session: &Rc<Session>,
         context: &RequestContext,
         fields: &Fields,
-    ) -> Option<Result<(Grant, Option<SystemTime>), Refusal>> {
+    ) -> Option<Result<Grant, Refusal>> {
         let access = &self.route.access;
         // A route has one of them.
         if let Some(basic) = &access.basic {
-            return Some(basic::check(session, context, basic, fields).await.map(|grant| (grant, None)));
+            return Some(basic::check(session, context, basic, fields).await);
         }
         match &access.jwt {
             Some(tokens) => Some(jwt::check(session, context, tokens, fields).await),

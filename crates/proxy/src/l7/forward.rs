@@ -388,12 +388,11 @@ impl Forward<'_> {
         }
         hop_by_hop::clean_response(&mut response.fields);
         response.fields.remove(Known::ContentLength);
-        let ends = self.context.granted().and_then(|granted| granted.tunnel_end);
         match (turn, self.client.line(), server) {
             (Turn::Upgrade, Some(line), Some(server)) => {
                 record_guard.0.opened();
                 switching(&mut response.fields, &protocol);
-                *line.switch.borrow_mut() = Some(Switch { server, ends, record_guard });
+                *line.switch.borrow_mut() = Some(Switch { server, record_guard });
                 response.set_status(StatusCode::SWITCHING_PROTOCOLS);
                 let mut response = response.map(|_| Reply::nothing());
                 finish(self.session, self.context, self.route, &mut response);
@@ -403,7 +402,7 @@ impl Forward<'_> {
                 record_guard.0.opened();
                 response.set_status(StatusCode::OK);
                 response.fields.remove_named(SEC_WEBSOCKET_ACCEPT);
-                let mut response = response.map(|_| Reply::tunnel(Switch { server, ends, record_guard }));
+                let mut response = response.map(|_| Reply::tunnel(Switch { server, record_guard }));
                 finish(self.session, self.context, self.route, &mut response);
                 Ok(response)
             }

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::Method;
 use offramp_http::head::{Fields, Known, Request};
@@ -35,6 +35,9 @@ pub(crate) struct Record {
     pub(crate) stillness: Stillness,
     /// How long nothing may move, where the route says it.
     pub(crate) idle: Cell<Option<Duration>>,
+    /// The end of a tunnel that the request becomes, in milliseconds since 1970; 0: it has none. Shorter than an
+    /// `Option<SystemTime>`, as every stream has one of these.
+    tunnel_end: Cell<u64>,
     /// What is wrong with the request's body, if anything.
     pub(crate) body_fault: RefCell<Option<Close>>,
     /// That the stream is to be dropped.
@@ -88,6 +91,7 @@ impl Record {
             down: Cell::new(0),
             stillness: Stillness::default(),
             idle: Cell::new(None),
+            tunnel_end: Cell::new(0),
             body_fault: RefCell::default(),
             cancelled: Cell::new(false),
             waker: RefCell::default(),
@@ -193,6 +197,18 @@ impl Record {
     pub(crate) fn abandon(&self, frames: u32) {
         let owed = &self.session.owed;
         owed.set(owed.get().saturating_add(frames));
+    }
+
+    /// Has a tunnel that the request becomes end then.
+    pub(crate) fn end_tunnel_at(&self, end: Option<SystemTime>) {
+        let since = end.map(|end| end.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis());
+        self.tunnel_end.set(since.map_or(0, |since| u64::try_from(since).unwrap_or(u64::MAX).max(1)));
+    }
+
+    /// See [`Record::end_tunnel_at`].
+    pub(crate) fn tunnel_end(&self) -> Option<SystemTime> {
+        let since = Some(self.tunnel_end.get()).filter(|since| *since > 0)?;
+        UNIX_EPOCH.checked_add(Duration::from_millis(since))
     }
 
     /// Whether the end was reported.

@@ -30,8 +30,6 @@ const TURN: usize = 8;
 pub(crate) struct Switch {
     /// The server's side.
     pub(crate) server: Tunnel,
-    /// The end of the token that opened it, where it ends with that.
-    pub(crate) ends: Option<SystemTime>,
     /// Who tells of the request's end.
     pub(crate) record_guard: RecordGuard,
 }
@@ -207,7 +205,8 @@ pub(crate) async fn run(
     switch: Switch,
     idle: Duration,
 ) -> Cause {
-    let Switch { mut server, ends, record_guard } = switch;
+    let Switch { mut server, record_guard } = switch;
+    let ends = record_guard.0.tunnel_end();
     let idle = record_guard.0.idle.get().unwrap_or(idle);
     let worker = Rc::clone(&session.worker);
     let mut up = Way { moved: early.len() as u64, kept: early, ..Way::default() };

@@ -1,7 +1,6 @@
 //! Tokens in requests (RFC 6750, RFC 7519).
 
 use std::rc::Rc;
-use std::time::SystemTime;
 
 use http::StatusCode;
 use offramp_http::head::Fields;
@@ -21,13 +20,13 @@ const WRONG_TOKEN: &str = "Bearer realm=\"restricted\", error=\"invalid_token\""
 const NO_KEYS_PAUSE: u32 = 5;
 const FULL_PAUSE: u32 = 1;
 
-/// Checks the token of a request. Gives what servers get, and when a tunnel that it opens ends.
+/// Checks the token of a request, with which a tunnel that it opens ends.
 pub(super) async fn check(
     session: &Rc<Session>,
     context: &RequestContext,
     jwt: &Jwt,
     fields: &Fields,
-) -> Result<(Grant, Option<SystemTime>), Refusal> {
+) -> Result<Grant, Refusal> {
     let token = token(fields).ok_or_else(|| refusal(None))?;
     let tokens = &session.worker.tokens;
     let token = match tokens.known(jwt, token).map_err(disbelieved)? {
@@ -39,7 +38,8 @@ pub(super) async fn check(
         }
     };
     context.record.note(|facts| facts.request.user.clone_from(&token.user));
-    Ok((token.fields.clone(), token.tunnel_end))
+    context.record.end_tunnel_at(token.tunnel_end);
+    Ok(token.fields.clone())
 }
 
 fn disbelieved(disbelief: Disbelief) -> Refusal {
