@@ -78,9 +78,9 @@ fn what_is_shared_and_what_shares_it_keep_the_folders_of_their_files() {
     let site = "[[route]]\nhost = \"a.test\"\nserver = \"unix:a.sock\"\npolicy = \"p\"\nredirects = \"old\"\n\
                 [[route]]\nhost = \"b.test\"\nroot = \"/b\"\npolicy = \"p\"\n\
                 [[route]]\nhost = \"c.test\"\npassthrough = \"unix:c.sock\"\nallow = false\nlistener = \"tls\"\n\
-                [[route]]\nhost = \"d.test\"\nrespond = { file = \"d.txt\" }\njwt = { jwks = \"keys.json\" }\n\
+                [[route]]\nhost = \"d.test\"\nrespond = { file = \"d.txt\" }\njwt = { jwks = \"keys.json\", audience = \"d\" }\n\
                 [[route]]\nhost = \"e.test\"\nserver = \"127.0.0.1:9\"\n\
-                jwt = { jwks = \"https://keys.test/\", ca = \"keys.pem\" }\n\
+                jwt = { jwks = \"https://keys.test/\", ca = \"keys.pem\", audience = \"e\" }\n\
                 client_auth = { trust_domains = { \"a.test\" = [\"one.pem\", \"two.pem\"] } }\n\
                 [[listener]]\nname = \"tls\"\naddress = \"127.0.0.1:2\"\n";
     let folder =
