@@ -51,15 +51,15 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
             let mut exchange = pin!(exchange::serve(Rc::clone(&session), client, request));
             poll_fn(|cx| life.exchange(cx, exchange.as_mut(), &session, (&hints, &respond))).await
         };
-        let Some(response) = response else { return };
-        if !respond.fits(&response.fields) {
-            return life.refuse_head(&session, &respond, response);
-        }
-        if uploads && response.status.is_success() && !respond.has_whole_upload() {
+        // What is looked at here by reference would be kept with the task.
+        let Some(response) = response.and_then(|response| life.fitting(&session, &respond, response)) else {
+            return;
+        };
+        let Response { status, fields, mut body, .. } = response;
+        if uploads && status.is_success() && !respond.has_whole_upload() {
             // Rare.
             Box::pin(life.bound(timeout(UPLOAD_FIRST, poll_fn(|cx| respond.poll_uploaded(cx))))).await;
         }
-        let Response { status, fields, mut body, .. } = response;
         let over = body.is_end_stream();
         match body.take_tunnel() {
             Some(switch) if connects => {
@@ -157,7 +157,20 @@ impl Life {
         }
     }
 
-    /// Answers with an error in the place of a response whose head is larger than what the client takes.
+    /// A response whose head the client takes; another one is answered with an error in its place.
+    fn fitting(
+        &self,
+        session: &Session,
+        respond: &Respond,
+        response: Response<Reply>,
+    ) -> Option<Response<Reply>> {
+        if respond.fits(&response.fields) {
+            return Some(response);
+        }
+        self.refuse_head(session, respond, response);
+        None
+    }
+
     #[cold]
     fn refuse_head(&self, session: &Session, respond: &Respond, response: Response<Reply>) {
         if let Some(record) = &self.record {
