@@ -81,14 +81,18 @@ impl Work {
 /// [`Turn::poll_rest`] for a lack of data, passes on what it has, and asks again, thus gets no second turn.
 #[derive(Debug)]
 pub struct Turn {
-    left: u32,
-    /// The look of the event loop behind which a rest began; 0 while none does.
-    rests: u32,
+    /// How much is left, or, with [`RESTS`], the look of the event loop behind which a rest began: every connection has a
+    /// few turns.
+    state: u32,
 }
+
+/// Set while a turn that is over waits for the event loop.
+const RESTS: u32 = 1 << 31;
+const _: () = assert!(TURN < RESTS);
 
 impl Default for Turn {
     fn default() -> Self {
-        Self { left: TURN, rests: 0 }
+        Self { state: TURN }
     }
 }
 
@@ -96,14 +100,16 @@ impl Turn {
     /// Counts work that was done.
     #[inline]
     pub fn spend(&mut self, work: Work) {
-        self.left = self.left.saturating_sub(work.cost());
+        if self.state < RESTS {
+            self.state = self.state.saturating_sub(work.cost());
+        }
     }
 
     /// Whether the task should let others go first.
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.left == 0
+        self.state.wrapping_sub(1) >= TURN
     }
 
     /// If the turn is over: begins the next one after the event loop has looked at readiness. Else it is ready.
@@ -122,12 +128,12 @@ impl Turn {
 
     #[cold]
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let look = LOOKS.get();
-        if self.rests != 0 && self.rests != look {
+        let rest = RESTS | LOOKS.get();
+        if self.state != 0 && self.state != rest {
             *self = Self::default();
             return Poll::Ready(());
         }
-        self.rests = look;
+        self.state = rest;
         poll_next(cx);
         Poll::Pending
     }
@@ -153,8 +159,8 @@ fn defer(cx: &mut Context<'_>) {
 
 thread_local! {
     static WAKES: Cell<u64> = const { Cell::new(0) };
-    /// Counts the looks of this thread's event loop at readiness behind which a turn begins; never 0.
-    static LOOKS: Cell<u32> = const { Cell::new(1) };
+    /// Counts the looks of this thread's event loop at readiness behind which a turn begins, below [`RESTS`].
+    static LOOKS: Cell<u32> = const { Cell::new(0) };
     static LOOKER: Waker = Waker::from(Arc::new(Looker));
 }
 
@@ -163,7 +169,7 @@ struct Looker;
 
 impl Wake for Looker {
     fn wake(self: Arc<Self>) {
-        LOOKS.set(LOOKS.get().wrapping_add(1).max(1));
+        LOOKS.set((LOOKS.get() + 1) % RESTS);
     }
 }
 
