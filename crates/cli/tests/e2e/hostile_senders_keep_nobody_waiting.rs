@@ -444,7 +444,7 @@ fn whatever_a_client_sends_others_are_served_soon() {
         let mut times = thread::scope(|scope| {
             let sending = send(scope, senders);
             let mut times = Vec::new();
-            while times.len() < ROUNDS || !sending.iter().all(|one| one.is_finished()) {
+            while times.len() < ROUNDS || !sending.iter().all(thread::ScopedJoinHandle::is_finished) {
                 times.push(world.ask(&mut honest));
             }
             times
