@@ -358,8 +358,9 @@ mod tests {
             let mut path = String::from("/");
             link(&mut path, &name);
             match super::super::path::decode(&path, true) {
-                Ok(decoded) => prop_assert_eq!(decoded, name),
-                Err(_) => prop_assert!(name == "." || name == "..", "{}", name),
+                Ok(decoded) if decoded == name => {}
+                // No file has these.
+                _ => prop_assert!(name == "." || name == "..", "{}", name),
             }
         }
     }
