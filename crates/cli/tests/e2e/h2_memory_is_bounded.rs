@@ -27,7 +27,7 @@ const REFUSED_STREAM: u32 = 7;
 const STREAMS: u32 = 100;
 /// What one connection may hold by the constants that bound it, if all of them are met at once; see
 /// `what_a_connection_can_hold_is_known`.
-const MOST: u64 = 2938 << 10;
+const MOST: u64 = 2924 << 10;
 /// The same where servers speak HTTP/2: they may send 896 KiB ahead in the place of 176 KiB of first reads, and 256 KiB
 /// beyond; see docs/http-internals.md.
 const MOST_FROM_HTTP2: u64 = MOST + ((896 - 176 + 256) << 10);

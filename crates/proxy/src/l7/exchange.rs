@@ -141,7 +141,7 @@ pub(crate) fn serve(
         };
         let step = match entry {
             Entry::Open(step) => step,
-            // RequestExtras, and as large as all the rest.
+            // Rare, and as large as all the rest.
             Entry::Checked(checking) => {
                 Box::pin(enter(&session, &context, &client, (&mut head, checking))).await
             }

@@ -16,7 +16,7 @@ use crate::pressure::Pressure;
 
 /// What a stream is counted as, besides the fields of its request and what was read of its response: its task, what is known
 /// of it, and its connection to a server.
-pub(super) const STREAM: usize = 4 * 1024 + 640;
+pub(super) const STREAM: usize = 4 * 1024 + 512;
 /// The most that the fields of the open requests of a connection may be, if it has more than one. Requests whose response
 /// has begun need them no longer.
 pub(super) const FIELDS: usize = 512 * 1024;

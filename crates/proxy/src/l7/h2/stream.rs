@@ -55,11 +55,14 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
         let Some(response) = response.and_then(|response| life.fitting(&session, &respond, response)) else {
             return;
         };
-        let Response { status, fields, mut body, .. } = response;
-        if uploads && status.is_success() && !respond.has_whole_upload() {
-            // Rare.
-            Box::pin(life.bound(timeout(UPLOAD_FIRST, poll_fn(|cx| respond.poll_uploaded(cx))))).await;
-        }
+        let status = response.status;
+        let response = if uploads && status.is_success() && !respond.has_whole_upload() {
+            // Rare. The response is there meanwhile: kept here, it would be part of every stream's task.
+            Box::pin(life.uploaded(&respond, response)).await
+        } else {
+            response
+        };
+        let Response { fields, mut body, .. } = response;
         let over = body.is_end_stream();
         match body.take_tunnel() {
             Some(switch) if connects => {
@@ -181,6 +184,12 @@ impl Life {
         drop(response);
         // Where the client is gone, there is nobody to be told.
         let _ = begin(session, respond, (StatusCode::BAD_GATEWAY, &Fields::new()), (true, None));
+    }
+
+    /// The response, when the upload is whole or has had [`UPLOAD_FIRST`].
+    async fn uploaded(&self, respond: &Respond, response: Response<Reply>) -> Response<Reply> {
+        self.bound(timeout(UPLOAD_FIRST, poll_fn(|cx| respond.poll_uploaded(cx)))).await;
+        response
     }
 
     /// Runs `future` while the stream lives.
