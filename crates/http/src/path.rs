@@ -5,8 +5,9 @@
 //! ASCII, and its own normal form.
 //!
 //! A server may read a path in another way: without decoding it, without merging slashes, without the parameters of its
-//! segments, with a host behind two slashes, or up to an escaped `?`. [`other_reading`] goes through these readings, so that a rule holds in all of them. Some paths have no
-//! single meaning even so; [`Spelling::ambiguity`] names why. Their escapes stay in the normal form.
+//! segments, with a host behind two slashes, or up to an escaped `?`. [`other_reading`] goes through these readings, so
+//! that a rule holds in all of them. Some paths have no single meaning even so; [`Spelling::ambiguity`] names why. Their
+//! escapes stay in the normal form.
 //!
 //! Letters keep their case, and no Unicode normal form is applied: both are rules of applications, not of paths.
 
@@ -79,6 +80,8 @@ impl Spelling {
 /// Why a path has no single meaning. The graver reason is the greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ambiguity {
+    /// More readings than are looked at for its length; see [`other_reading`].
+    TooLong,
     /// `%25` before two hexadecimal digits: another escape to whoever decodes twice.
     DoubleEscape,
     /// A `%` without two hexadecimal digits.
@@ -99,7 +102,7 @@ impl Ambiguity {
     /// Set where the key that lets escaped slashes pass can apply to it.
     #[must_use]
     pub fn may_pass(self) -> bool {
-        !matches!(self, Self::Control | Self::AboveRoot)
+        !matches!(self, Self::Control | Self::AboveRoot | Self::TooLong)
     }
 }
 
@@ -112,6 +115,7 @@ impl fmt::Display for Ambiguity {
             Self::Control => "a control character",
             Self::AboveRoot => "a `..` above the root",
             Self::BadEscape => "a `%` without two hexadecimal digits",
+            Self::TooLong => "more readings than can be looked at for its length",
             Self::NotUtf8 => "escapes that are not UTF-8",
         })
     }

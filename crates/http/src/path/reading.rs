@@ -1,7 +1,7 @@
 //! The ways in which servers read a path.
 
 use super::escape::{Unit, is_plain, push_escaped, units};
-use super::{Ambiguity, Spelling};
+use super::{Ambiguity, Spelling, normalize};
 
 /// How parameters of segments are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,15 +42,28 @@ impl Reading {
 
     /// Writes `path` as it is read into `out`, which is cleared, and notes its spelling.
     pub(super) fn write(self, path: &str, out: &mut String, spelling: &mut Spelling) {
+        self.write_start(path, usize::MAX, out, spelling);
+    }
+
+    /// Writes what a path is read as until it is longer than `reach`, and tells how many characters that has looked at. Only
+    /// where it is the whole path, no reading may have dot segments: they take off what was written.
+    fn write_start(self, path: &str, reach: usize, out: &mut String, spelling: &mut Spelling) -> usize {
         out.clear();
-        let Some(rest) = path.strip_prefix('/') else { return out.push_str(path) };
+        let Some(rest) = path.strip_prefix('/') else {
+            out.push_str(path);
+            return path.len();
+        };
+        let mut steps = 0;
         let mut segments = rest.split('/').peekable();
         while let Some(segment) = segments.next() {
             let is_last = segments.peek().is_none();
             let start = out.len();
             out.push('/');
-            self.segment(segment, out, spelling);
+            steps += SEGMENT + self.segment(segment, reach, out, spelling);
             let text = &out[start + 1..];
+            if !text.is_empty() && out.len() > reach {
+                break;
+            }
             if text.is_empty() && !is_last {
                 spelling.seen |= Spelling::EMPTY;
             }
@@ -78,12 +91,15 @@ impl Reading {
                 _ => {}
             }
         }
+        steps
     }
 
-    fn segment(self, segment: &str, out: &mut String, spelling: &mut Spelling) {
+    /// Writes a segment up to `reach`, and tells how many characters of it that has looked at.
+    fn segment(self, segment: &str, reach: usize, out: &mut String, spelling: &mut Spelling) -> usize {
         let start = out.len();
-        let mut high = Vec::new();
+        let (mut high, mut steps, mut has_percent) = (Vec::new(), 0, false);
         for unit in units(segment.as_bytes()) {
+            steps += 1;
             let (byte, escaped) = match unit {
                 Unit::Raw(byte) => (byte, false),
                 Unit::Escaped(byte) => (byte, true),
@@ -106,6 +122,7 @@ impl Reading {
             }
             match byte {
                 b'/' => spelling.note(Ambiguity::EscapedSlash),
+                b'%' => has_percent = true,
                 b'?' | b'#' => spelling.seen |= Spelling::DELIMITERS,
                 b'\\' => spelling.note(Ambiguity::Backslash),
                 0x80.. => {}
@@ -124,13 +141,17 @@ impl Reading {
             } else {
                 push_escaped(byte, out);
             }
+            if out.len() > reach {
+                break;
+            }
         }
-        if std::str::from_utf8(&high).is_err() {
+        if !high.is_empty() && std::str::from_utf8(&high).is_err() {
             spelling.note(Ambiguity::NotUtf8);
         }
-        if is_escaped_twice(&out[start..]) {
+        if has_percent && is_escaped_twice(&out[start..]) {
             spelling.note(Ambiguity::DoubleEscape);
         }
+        steps
     }
 }
 
@@ -154,17 +175,52 @@ fn is_escaped_twice(segment: &str) -> bool {
     false
 }
 
-/// The first way to read `path` other than its normal form that `differs`. `spelling` is that of the path.
+/// What a segment costs besides its characters.
+const SEGMENT: usize = 4;
+/// How many characters of one path may be looked at in all of its readings: about 100 µs.
+const MOST_STEPS: usize = 32 * 1024;
+
+/// The first way to read `path` other than its normal form that `differs`, which looks at the first `reach` bytes and the
+/// one behind them. `spelling` is that of the path.
 ///
-/// There are at most 144: those that nothing in the path calls for are left out.
+/// There are at most 144: those that nothing in the path calls for are left out. Of a path in which nothing leads up, no
+/// more is read than matters, so that its length does not.
+///
+/// # Errors
+/// [`Ambiguity::TooLong`].
 pub fn other_reading(
     path: &str,
     spelling: Spelling,
+    reach: usize,
     mut differs: impl FnMut(&str) -> bool,
-) -> Option<String> {
+) -> Result<Option<String>, Ambiguity> {
+    let mut text = String::with_capacity(path.len().min(reach) + 16);
+    let mut seen = Spelling::default();
+    let (mut steps, mut last) = (0, 0);
+    for part in parts(path, spelling) {
+        let spelling = if part.len() == path.len() { spelling } else { normalize(part).spelling };
+        let reach = if spelling.has(Spelling::DOTS) { usize::MAX } else { reach };
+        for reading in readings(spelling) {
+            // The next reading costs about as much.
+            if steps + last > MOST_STEPS && steps > 0 {
+                return Err(Ambiguity::TooLong);
+            }
+            last = reading.write_start(part, reach, &mut text, &mut seen);
+            steps += last;
+            if differs(&text) {
+                reading.write(part, &mut text, &mut seen);
+                return Ok(Some(text));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The ways to read a path that is spelled so.
+fn readings(spelling: Spelling) -> impl Iterator<Item = Reading> {
     // Segments without their parameters may be empty or dots.
     let cut = spelling.has(Spelling::PARAMETERS | Spelling::ESCAPED_PARAMETERS);
-    let choices = |bits| if spelling.has(bits) { &[true, false][..] } else { &[true][..] };
+    let choices = |is_open| if is_open { &[true, false][..] } else { &[true][..] };
     let parameters = match (spelling.has(Spelling::PARAMETERS), spelling.has(Spelling::ESCAPED_PARAMETERS)) {
         (false, false) => &[Parameters::Keep][..],
         (_, false) => &[Parameters::Keep, Parameters::Cut][..],
@@ -175,24 +231,15 @@ pub fn other_reading(
         (true, false) => &[Dots::Remove, Dots::Keep][..],
         (true, true) => &[Dots::Remove, Dots::RemoveLiteral, Dots::Keep][..],
     };
-    let merges = if cut { &[true, false][..] } else { choices(Spelling::EMPTY) };
-    let mut text = String::with_capacity(path.len() + 16);
-    let mut seen = Spelling::default();
-    for path in parts(path, spelling) {
-        for &unescape in choices(Spelling::ESCAPES) {
-            for &merge in merges {
-                for &dots in dots {
-                    for &parameters in parameters {
-                        Reading { unescape, merge, dots, parameters }.write(path, &mut text, &mut seen);
-                        if differs(&text) {
-                            return Some(text);
-                        }
-                    }
-                }
-            }
-        }
-    }
-    None
+    let merges = choices(cut || spelling.has(Spelling::EMPTY));
+    let with_dots = move |(unescape, merge)| dots.iter().map(move |&dots| (unescape, merge, dots));
+    choices(spelling.has(Spelling::ESCAPES))
+        .iter()
+        .flat_map(move |&unescape| merges.iter().map(move |&merge| (unescape, merge)))
+        .flat_map(with_dots)
+        .flat_map(move |(unescape, merge, dots)| {
+            parameters.iter().map(move |&parameters| Reading { unescape, merge, dots, parameters })
+        })
 }
 
 /// The path, and what of it is the path to those who take two slashes for the beginning of a host (RFC 3986 §4.2), or an

@@ -108,12 +108,13 @@ fn ambiguous_paths_have_a_reason() {
 fn readings(path: &str) -> Vec<String> {
     let normal = normalize(path);
     let mut all = Vec::new();
-    other_reading(path, normal.spelling, |text| {
+    let other = other_reading(path, normal.spelling, usize::MAX, |text| {
         if text != normal.text {
             all.push(text.to_owned());
         }
         false
     });
+    assert_eq!(other, Ok(None), "{path}");
     all.sort();
     all.dedup();
     all
@@ -157,6 +158,62 @@ fn servers_may_read_a_path_otherwise() {
         ),
     ] {
         assert_eq!(readings(path), expected, "{path}");
+    }
+}
+
+/// A path of this length, filled up between two ends.
+fn filled(start: &str, filling: &str, end: &str, length: usize) -> String {
+    let times = (length - start.len() - end.len()) / filling.len();
+    [start, &filling.repeat(times), end].concat()
+}
+
+/// How much is written for a path, and what comes of it.
+fn effort(path: &str, reach: usize) -> (usize, Result<Option<String>, Ambiguity>) {
+    let mut written = 0;
+    let other = other_reading(path, normalize(path).spelling, reach, |text| {
+        written += text.len();
+        false
+    });
+    (written, other)
+}
+
+#[test]
+fn long_paths_have_no_end_of_readings() {
+    let odd = "//x/%61;b/%3bc//./%3f/";
+    for (filling, end) in [
+        ("%61;b/%3bc//./%3f/", "/x/../%2e/"),
+        ("aGVsbG8", "/x/../%2e/"),
+        ("a/", "/x/../%2e/"),
+        ("/", "/.."),
+        ("%c3%a9", "/.."),
+        ("../", "x"),
+    ] {
+        let path = filled(odd, filling, end, 8192);
+        let (written, other) = effort(&path, 6);
+        // Three characters for one that is looked at, at the most; the first reading is written in any case.
+        assert!(written <= 3 * 32 * 1024, "{filling}: {written}");
+        assert_eq!(other, Err(Ambiguity::TooLong), "{filling}");
+        assert_eq!(effort(&filled(odd, filling, end, 80), 6).1, Ok(None), "{filling}");
+    }
+}
+
+#[test]
+fn no_honest_path_is_too_long() {
+    for (start, filling, end) in [
+        ("/g/", "aGVsbG8", ""),
+        ("/g/%20", "aGVsbG8", "%3D%3D"),
+        ("/g/", "aGVs%2BbG8%3D", "%7E;v=1"),
+        ("/g/", "caf%c3%a9/", "//x"),
+        ("/g/", "a;b=c/", "%21%3b%40"),
+        ("/g/x//", "%40a/", "x%3fy%23z;a"),
+        ("//g/", "%28x%29/", "%3f"),
+    ] {
+        let (written, other) = effort(&filled(start, filling, end, 60_000), 6);
+        assert_eq!(other, Ok(None), "{filling}");
+        assert!(written <= 144 * 16, "{filling}: {written}");
+    }
+    for (start, filling, end) in [("/g/", "aGVsbG8", "/../x"), ("/g/", "some/where/", "../x")] {
+        assert_eq!(effort(&filled(start, filling, end, 8192), 6).1, Ok(None), "{filling}");
     }
 }
 
@@ -225,6 +282,22 @@ fn oracle(path: &str) -> Option<Vec<Vec<u8>>> {
 }
 
 proptest! {
+    #[test]
+    fn what_is_read_of_a_path_decides(
+        path in "/(/|a|b|%61|;a|%3b|%3f|\\.|%2e|\\.\\./|/\\.\\.|%20|%c3%a9){0,16}", reach in 0_usize..8
+    ) {
+        let starts = |limit| {
+            let mut all = Vec::new();
+            let other = other_reading(&path, normalize(&path).spelling, limit, |text| {
+                all.push(text[..text.len().min(reach + 1)].to_owned());
+                false
+            });
+            assert_eq!(other, Ok(None));
+            all
+        };
+        prop_assert_eq!(starts(reach), starts(usize::MAX));
+    }
+
     #[test]
     fn the_normal_form_is_one_and_final(
         path in "/([a.%2eEfF/;\\\\05cCbB3 d-]|%2e|%2f|%3b|%25|%61|%c3%a9|\\.\\./|//){0,12}"

@@ -40,9 +40,12 @@ pub(super) fn check(
             return Err(ambiguous(ambiguity, encoded_slashes));
         }
     }
-    match path::other_reading(sent, path::normalize(sent).spelling, selects_other) {
-        None => Ok(()),
-        Some(reading) => Err(other(route, &reading, paths.find(host, &reading))),
+    match path::other_reading(sent, path::normalize(sent).spelling, paths.reach(), selects_other) {
+        Ok(None) => Ok(()),
+        Ok(Some(reading)) => Err(other(route, &reading, paths.find(host, &reading))),
+        Err(ambiguity) => Err(refused(&format!(
+            "the path has {ambiguity}; `normalize_path = true` of a route sends the normal form, which has few"
+        ))),
     }
 }
 
@@ -68,3 +71,6 @@ fn other(route: &HttpRoute, reading: &str, found: Option<&HttpRoute>) -> Refusal
 fn refused(detail: &str) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, Close::from(Cause::BadRequest).with_detail(detail))
 }
+
+#[cfg(test)]
+mod tests;

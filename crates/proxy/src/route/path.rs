@@ -20,6 +20,8 @@ pub struct Paths<T> {
     table: Table<Entry<T>>,
     /// Set where some rule says who may enter.
     has_guards: bool,
+    /// The length of the longest prefix.
+    longest: usize,
 }
 
 struct Entry<T> {
@@ -36,13 +38,19 @@ impl<T> Paths<T> {
             to: Entry { prefix: Prefix::new(matches.path), is_guard: matches.is_guard, to },
         };
         let has_guards = rules.iter().any(|(matches, _)| matches.is_guard);
-        Self { table: Table::new(rules.into_iter().map(rule).collect()), has_guards }
+        let longest = rules.iter().map(|(matches, _)| matches.path.len()).max().unwrap_or(0);
+        Self { table: Table::new(rules.into_iter().map(rule).collect()), has_guards, longest }
     }
 
     /// The first rule that matches a request for `path` (without its query) on `host` (in lower case and
     /// without a port).
     pub fn find(&self, host: Option<&str>, path: &str) -> Option<&T> {
         self.table.first(host, |entry| entry.prefix.covers(path)).map(|entry| &entry.to)
+    }
+
+    /// How many bytes of a path decide, with the one behind them, which rule it matches.
+    pub fn reach(&self) -> usize {
+        self.longest
     }
 
     /// Set where the path decides who may enter `host`: some rule for it says who may, and some rule names a path.

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::route::PathMatch;
-use crate::snapshot::http::{Access, AuthClass, ClosedPaths, Files, HeaderPolicy, Proxy, Respond, Rewrite, RouteLimits, To};
+use crate::snapshot::http::{
+    Access, AuthClass, ClosedPaths, Files, HeaderPolicy, Proxy, Respond, Rewrite, RouteLimits, To,
+};
 
 fn route(name: &str, action: Action) -> HttpRoute {
     HttpRoute {
@@ -84,7 +86,8 @@ fn a_guarded_path_has_no_other_spelling() {
     for path in ["/", "/admi", "/admin2", "/a%20b", "/caf%c3%a9", "/a;b=c", "/x/../y", "//x", "/%7Ex", "*"] {
         assert_eq!(select(&app, path).as_deref(), Ok("/"), "{path}");
     }
-    for path in ["/admin", "/admin/", "/admin/x", "/admin/%61", "/admin//x", "/admin/x;y/z", "/admin/a/../b"] {
+    for path in ["/admin", "/admin/", "/admin/x", "/admin/%61", "/admin//x", "/admin/x;y/z", "/admin/a/../b"]
+    {
         assert_eq!(select(&app, path).as_deref(), Ok("/admin"), "{path}");
     }
     for path in [
@@ -131,6 +134,22 @@ fn a_guarded_path_has_no_other_spelling() {
         let refused = select(&app, path).unwrap_err();
         assert!(refused.contains(why), "{path}: {refused}");
     }
+}
+
+#[test]
+fn long_paths_are_read_as_far_as_routes_reach() {
+    let app = app(AS_IT_CAME);
+    let long = |part: &str| part.repeat(8000 / part.len());
+    for path in [format!("/x/%20{}", long("aGVsbG8")), format!("/x%7e//;a{}", long("/%7eb;c"))] {
+        assert_eq!(select(&app, &path).as_deref(), Ok("/"));
+    }
+    let refused = select(&app, &format!("//x/%7ey;z%3b{}/../x", long("/%7eb"))).unwrap_err();
+    assert!(refused.contains("readings") && refused.contains("normalize_path"), "{refused}");
+    let refused = select(&app, &format!("/%61dmin{}", long("/x"))).unwrap_err();
+    assert!(
+        refused.contains("otherwise to `/`;") && refused.contains("reading is /%61dmin/x/x/x"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -293,8 +312,33 @@ fn is_admin(path: &[u8]) -> bool {
 /// Paths of pieces that matter.
 fn tricky() -> impl Strategy<Value = String> {
     let pieces = vec![
-        "/", "/", "/admin", "admin", "/%61dmin", "/x", "/..", "/.", "/%2e%2e", "//", ";", ";a=b", "%3b", "%2f", "%5c",
-        "%252f", "%2561dmin", "%3f", "%23", "%25", "%", "a", "/..;", "%c3%a9", "%20", ".", "..",
+        "/",
+        "/",
+        "/admin",
+        "admin",
+        "/%61dmin",
+        "/x",
+        "/..",
+        "/.",
+        "/%2e%2e",
+        "//",
+        ";",
+        ";a=b",
+        "%3b",
+        "%2f",
+        "%5c",
+        "%252f",
+        "%2561dmin",
+        "%3f",
+        "%23",
+        "%25",
+        "%",
+        "a",
+        "/..;",
+        "%c3%a9",
+        "%20",
+        ".",
+        "..",
     ];
     let pieces = proptest::collection::vec(proptest::sample::select(pieces), 0..7);
     pieces.prop_map(|pieces| format!("/{}", pieces.concat()))
