@@ -152,6 +152,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "limits.requests_per_client" => limits.http.requests_per_client;
     "limits.streams" => limits.http.streams;
     "limits.memory" => limits.http.memory;
+    "limits.max_window" => limits.http.max_window;
     "limits.file_cache" => limits.http.file_cache;
     "limits.compression_memory" => limits.http.compression_memory;
     "limits.process_memory" => limits.process_memory;

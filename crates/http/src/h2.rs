@@ -9,6 +9,7 @@ pub mod flood;
 mod frame;
 mod output;
 mod priority;
+mod probe;
 mod reader;
 mod settings;
 mod violation;

@@ -194,6 +194,7 @@ mod upgrades_fail_without_harm;
 mod upgrades_keep_the_admin_socket;
 mod upgrades_keep_what_operators_set;
 mod upgrades_lose_nothing;
+mod uploads_over_a_distance;
 mod uploads_pause_their_clients;
 mod uploads_to_slow_servers_wake_little;
 mod venv;

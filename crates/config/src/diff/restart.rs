@@ -107,6 +107,7 @@ streams = 9
 drain_timeout = "9s"
 upgrade_timeout = "9s"
 memory = "9MiB"
+max_window = "9MiB"
 process_memory = "9MiB"
 file_cache = "9MiB"
 compression_memory = "9MiB"

@@ -76,6 +76,8 @@ pub struct HttpLimits {
     pub streams: u32,
     /// What requests and responses under way over HTTP/2 may hold, per worker: 1 MiB to 1 TiB.
     pub memory: Size,
+    /// The greatest window of an upload over HTTP/2: 256 KiB, with which it begins, to 1 GiB.
+    pub max_window: Size,
     /// What small files that are served may hold in memory, per worker: up to 64 GiB, 0 for no files and no descriptors.
     pub file_cache: Size,
     /// What encoders of responses may hold, per worker: up to 1 TiB.
@@ -96,6 +98,7 @@ impl Default for HttpLimits {
             requests_per_client: None,
             streams: 100,
             memory: Size::new(256 << 20),
+            max_window: Size::new(8 << 20),
             file_cache: Size::new(16 << 20),
             compression_memory: Size::new(32 << 20),
         }

@@ -441,6 +441,7 @@ fn limits(limits: &model::HttpLimits) -> HttpLimits {
         requests_per_client: limits.requests_per_client.map(rate),
         streams: limits.streams,
         memory: usize::try_from(limits.memory.bytes()).unwrap_or(usize::MAX),
+        max_window: small(limits.max_window),
         file_cache: usize::try_from(limits.file_cache.bytes()).unwrap_or(usize::MAX),
         compression_memory: usize::try_from(limits.compression_memory.bytes()).unwrap_or(usize::MAX),
     }

@@ -29,6 +29,7 @@
 
 mod content;
 mod encode;
+mod growth;
 mod handler;
 mod linger;
 mod messages;
@@ -44,6 +45,7 @@ use super::{Code, Kind, Output, PREFACE, Rank, Setting, Updates, Violation, writ
 use crate::head::{ControlData, Fields, Request, Response};
 use crate::hpack::{Decoder, Encoder};
 pub use encode::Ends;
+use growth::Growth;
 pub use handler::{Admission, Asked, Cost, Handler};
 use linger::Lingering;
 pub use linger::{LINGERS, MOST_DROPPED, STILL};
@@ -69,6 +71,9 @@ pub struct Config {
     /// Whether the window of the connection waits for streams to release data. Otherwise it opens as data comes, and
     /// only the windows of streams bound the peer: one stream that nobody reads does not hold up the others.
     pub shared_window: bool,
+    /// How much larger windows may become, together, where the peer stands still for want of one; 0: they do not grow. For
+    /// shared windows.
+    pub growth: u32,
     /// How many streams at a time the peer may open (server), or we open before the peer has said it (client).
     pub max_streams: u32,
     /// The size of the fields of a message, each counted with 32 bytes more.
@@ -153,6 +158,7 @@ pub struct Connection<T> {
     output: Output,
     streams: Streams<T>,
     flow: Flow,
+    growth: Growth,
     peer: Peer,
     counted: Counted,
     block: Option<Block>,
@@ -291,6 +297,7 @@ impl<T> Connection<T> {
                 apart: 0,
                 lent: 0,
             },
+            growth: Growth::new(now),
             peer: Peer {
                 stream_window: FIRST_WINDOW.into(),
                 frame: MOST,
@@ -524,6 +531,7 @@ impl<T> Connection<T> {
 
     /// Gives memory back while the connection is quiet.
     pub fn rest(&mut self) {
+        self.shrink();
         self.output.rest();
         self.reader.rest();
         // A client asks again, and a server has many connections that nobody uses.

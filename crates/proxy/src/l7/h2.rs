@@ -184,6 +184,7 @@ fn look(
         let table = &mut connection.table().borrow_mut();
         // A stream whose request is reported may still get its response first.
         table.end_lingering(now);
+        table.save_memory();
         table.drop_blocked(now, u64::try_from(bounds.idle.as_millis()).unwrap_or(u64::MAX));
         session.in_flight() == 0 && table.is_empty() && table.connection.output().is_empty()
     };

@@ -61,6 +61,8 @@ pub struct HttpLimits {
     pub streams: u32,
     /// Bytes that requests and responses under way over HTTP/2 may hold, per worker.
     pub memory: usize,
+    /// The greatest window of a stream of a client.
+    pub max_window: u32,
     /// Bytes of small files that a worker keeps; 0: neither them nor descriptors of others.
     pub file_cache: usize,
     /// Bytes that encoders of responses may hold, per worker.

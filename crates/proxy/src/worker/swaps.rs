@@ -199,6 +199,7 @@ const LIMITS: HttpLimits = HttpLimits {
     requests_per_client: None,
     streams: 100,
     memory: 1 << 30,
+    max_window: 8 << 20,
     file_cache: 1 << 20,
     compression_memory: 1 << 30,
 };

@@ -154,6 +154,7 @@ impl Default for Setup {
                 streams: 100,
                 memory: 1 << 30,
                 file_cache: 1 << 20,
+                max_window: 8 << 20,
                 compression_memory: 1 << 30,
             },
             trusted_proxies: Vec::new(),

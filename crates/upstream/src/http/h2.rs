@@ -35,6 +35,7 @@ pub(crate) const CONFIG: Config = Config {
     stream_window: FIRST_READ as u32,
     connection_window: (1 << 31) - 1,
     shared_window: false,
+    growth: 0,
     max_streams: 100,
     max_head: 128 * 1024,
 };

@@ -19,6 +19,9 @@ impl<T> Connection<T> {
 
     /// The peer has heard our settings. Frames behind that keep to our window.
     pub(super) fn agree(&mut self) {
+        if !self.peer.agreed {
+            self.growth.agree();
+        }
         let before = self.first_room();
         self.peer.agreed = true;
         let less = before - self.first_room();
@@ -71,11 +74,10 @@ impl<T: Default> Connection<T> {
         }
         if ends {
             if stream.length.is_none_or(|left| left == 0) {
-                stream.remote = Remote::Ended;
                 if !stream.lingers {
                     on.event(head.stream, &mut stream.user, Event::End(None));
                 }
-                self.streams.settle(head.stream);
+                self.ended(head.stream);
             } else {
                 self.fault(head.stream, Violation::protocol("less content than was said"), on);
             }
@@ -128,6 +130,7 @@ impl<T: Default> Connection<T> {
             return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "more data than the stream's window"));
         }
         flow.owed += padding;
+        self.growth.came(id, head.length);
         if flow.owed >= flow.target / 2 && flow.is_open() && !head.has(flag::END_STREAM) {
             let owed = std::mem::take(&mut flow.owed);
             flow.room += i64::from(owed);

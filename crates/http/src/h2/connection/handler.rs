@@ -30,6 +30,12 @@ pub trait Handler<T> {
         true
     }
 
+    /// How many of these bytes the windows of the connection may be larger by, besides what they are: the peer is held up by
+    /// them (server).
+    fn grow(&mut self, _more: usize) -> usize {
+        0
+    }
+
     /// Work was done.
     #[inline]
     fn spend(&mut self, _: Cost) {}
@@ -60,7 +66,7 @@ pub struct Asked {
     pub fields: usize,
     /// How many streams are known, without this one.
     pub streams: usize,
-    /// Bytes of content that came on them and were not released.
+    /// Bytes of content that came on them and were not released, or may come as windows have grown.
     pub content: usize,
 }
 

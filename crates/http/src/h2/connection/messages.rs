@@ -102,7 +102,7 @@ impl<T: Default> Connection<T> {
                 return self.unopened(id, unopened);
             }
         };
-        let asked = Asked { fields: size, streams: self.streams.len(), content: self.unreleased() };
+        let asked = Asked { fields: size, streams: self.streams.len(), content: self.claimed() };
         let refused = match on.admit(asked) {
             Admission::Admitted => None,
             Admission::TooMuch => Some(1),
@@ -215,11 +215,10 @@ impl<T: Default> Connection<T> {
             self.counted.refused += 1;
             return self.end(id, Code::ENHANCE_YOUR_CALM, Reset::NoRoom, on);
         }
-        stream.remote = Remote::Ended;
         if !stream.lingers {
             on.event(id, &mut stream.user, Event::End((!trailers.is_empty()).then_some(trailers)));
         }
-        self.streams.settle(id);
+        self.ended(id);
     }
 }
 

@@ -51,6 +51,7 @@ impl<T: Default> Connection<T> {
             return Ok((bytes.len(), 0));
         }
         self.counted.flood.grow(now);
+        self.set_time(now);
         let read = self.read(bytes, on);
         if let Err(violation) = &read {
             self.close(violation.code);
@@ -144,6 +145,8 @@ impl<T: Default> Connection<T> {
                     self.output.frame(Kind::Ping, flag::ACK, 0, payload);
                 } else if payload == GOODBYE && self.closing.said == Some(LAST) {
                     self.part(Code::NO_ERROR);
+                } else {
+                    self.pong(payload, on);
                 }
             }
             Kind::GoAway => {

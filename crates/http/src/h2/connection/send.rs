@@ -188,9 +188,10 @@ impl<T> Connection<T> {
         let look = |stream: &Stream<T>| {
             let code = if server && stream.sent_all { Code::NO_ERROR } else { code };
             let held = (stream.flow.held, stream.flow.apart);
-            (held, (stream.is_live() && !stream.has_ended()).then_some(code))
+            (held, stream.flow.grown, (stream.is_live() && !stream.has_ended()).then_some(code))
         };
-        let Some((held, reset)) = self.streams.remove(id, look) else { return false };
+        let Some((held, grown, reset)) = self.streams.remove(id, look) else { return false };
+        self.growth.withdraw(grown);
         if let Some(code) = reset {
             self.streams.remember(id);
             if !self.closing.over {
@@ -225,6 +226,8 @@ impl<T> Connection<T> {
         stream.flow.held -= n;
         stream.flow.owed += n;
         let used = (n, stream.flow.apart);
+        let less = stream.flow.follow_user();
+        self.growth.withdraw(less);
         self.say_window(id);
         self.used_of(used);
     }
@@ -263,9 +266,8 @@ impl<T> Connection<T> {
         let Some(stream) = self.streams.get(id) else { return least };
         let (flow, target) = (&mut stream.flow, target.clamp(least, LAST));
         if target < flow.target {
-            let less = (flow.target - target).min(flow.owed);
-            flow.target -= less;
-            flow.owed -= less;
+            let less = flow.narrow(target);
+            self.growth.withdraw(less);
         } else {
             flow.owed += target - flow.target;
             flow.target = target;
@@ -282,9 +284,19 @@ impl<T> Connection<T> {
         let open = stream.is_live() && stream.remote != Remote::Ended && stream.flow.is_open();
         if stream.flow.owed >= half && open {
             let owed = std::mem::take(&mut stream.flow.owed);
+            let ahead = stream.flow.room;
             stream.flow.room += i64::from(owed);
             self.output.window(id, owed);
+            self.probe_stream(id, ahead);
         }
+    }
+
+    /// The peer has sent all of a stream, which needs no window any more.
+    pub(super) fn ended(&mut self, id: u32) {
+        let Some(stream) = self.streams.get(id) else { return };
+        stream.remote = Remote::Ended;
+        self.growth.withdraw(std::mem::take(&mut stream.flow.grown));
+        self.streams.settle(id);
     }
 
     /// What the windows let the user send on a stream now: nothing where it is not more than 0.
@@ -301,7 +313,8 @@ impl<T> Connection<T> {
 
     /// How much of the peer's content the user has: it has come, and was not released.
     pub fn unreleased(&self) -> usize {
-        let left = i64::from(self.config.connection_window) - self.flow.room - i64::from(self.flow.owed);
+        let window = i64::from(self.config.connection_window) + i64::from(self.growth.credit());
+        let left = window - self.flow.room - i64::from(self.flow.owed);
         // The window is never exceeded.
         left.max(0) as usize + self.flow.lent as usize
     }
@@ -327,11 +340,14 @@ impl<T> Connection<T> {
 
     /// The peer may send `n` bytes more on the connection.
     pub(super) fn give_back(&mut self, n: u32) {
+        let n = self.growth.absorb(n);
         let flow = &mut self.flow;
         flow.owed += n;
         if flow.owed >= self.config.connection_window / 2 && !self.closing.over {
+            let ahead = flow.room;
             flow.room += i64::from(flow.owed);
             self.output.window(0, std::mem::take(&mut flow.owed));
+            self.probe_all(ahead);
         }
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct StreamFlow {
     pub(super) owed: u32,
     /// What these three and what is said come to: how much of the peer's data there may be at a time.
     pub(super) target: u32,
+    /// How much of that the window of the connection is larger by.
+    pub(super) grown: u32,
     /// What the user waits for to send more.
     pub(super) blocked: Blocked,
     /// Whether the user reads what comes, and how much was dropped since it does not.
@@ -121,6 +123,24 @@ impl StreamFlow {
     }
 }
 
+impl StreamFlow {
+    /// Wants less where the user is slower than the peer. Gives how much less the connection needs.
+    pub(super) fn follow_user(&mut self) -> u32 {
+        let keeps_up = self.grown == 0 || self.held <= self.target / 2;
+        if keeps_up { 0 } else { self.narrow((self.target / 2).max(self.target - self.grown)) }
+    }
+
+    /// Wants no more than `target`, as far as the peer was not told of more. Gives how much less the connection needs.
+    pub(super) fn narrow(&mut self, target: u32) -> u32 {
+        let less = self.target.saturating_sub(target).min(self.owed);
+        self.target -= less;
+        self.owed -= less;
+        let grown = less.min(self.grown);
+        self.grown -= grown;
+        grown
+    }
+}
+
 impl<T> Stream<T> {
     #[inline]
     fn new(id: u32, user: T, (window, room, target): (i64, i64, u32), begin: u64) -> Self {
@@ -144,6 +164,7 @@ impl<T> Stream<T> {
                 held: 0,
                 owed: 0,
                 target,
+                grown: 0,
                 blocked: Blocked::No,
                 wanted: true,
                 dropped: 0,

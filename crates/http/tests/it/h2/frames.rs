@@ -10,6 +10,7 @@ pub(super) const CONFIG: Config = Config {
     stream_window: 1000,
     connection_window: 100_000,
     shared_window: true,
+    growth: 0,
     max_streams: 100,
     max_head: 2000,
 };

@@ -215,6 +215,7 @@ proptest! {
             stream_window: window,
             connection_window: 65_535,
             shared_window,
+            growth: 0,
             max_streams: 10,
             max_head: 4000,
         };
@@ -272,6 +273,7 @@ proptest! {
             stream_window: 1000,
             connection_window: 65_535,
             shared_window: true,
+            growth: 0,
             max_streams: 10,
             max_head: 4000,
         };

@@ -70,7 +70,7 @@ impl Connection {
     ) -> Self {
         transport.keep_buffer(true);
         let account = Account::new(&session.worker.runners.memory, limits.memory);
-        let table = StreamTable::new(limits.streams, limits.request_header_size, account);
+        let table = StreamTable::new(limits.streams, limits.request_header_size, limits.max_window, account);
         let now = coarse_ms();
         Self {
             transport,

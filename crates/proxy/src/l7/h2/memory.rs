@@ -213,7 +213,7 @@ impl Account {
         self.take(now);
     }
 
-    /// So much content has come and was not taken.
+    /// So much content has come and was not taken, or may come as windows have grown.
     #[inline]
     pub(super) fn content(&mut self, now: usize) {
         let before = std::mem::replace(&mut self.content, now);
@@ -221,6 +221,16 @@ impl Account {
             self.give(before);
             self.take(now);
         }
+    }
+
+    /// How much larger the windows of the connection may become, of `more` bytes: no more than half of what all connections may
+    /// hold goes to windows, so that others have room for their requests. Counted until [`Account::content`] is said.
+    pub(super) fn grow(&mut self, more: usize) -> usize {
+        let room = self.left().saturating_sub(self.memory.most() / 2);
+        let granted = more.min(room);
+        self.content += granted;
+        self.take(granted);
+        granted
     }
 
     /// How much a server may send ahead for a stream that has `own` of that now.

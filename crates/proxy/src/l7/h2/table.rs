@@ -47,13 +47,14 @@ pub(super) struct StreamTable {
 }
 
 impl StreamTable {
-    /// Nothing has come. At most `streams` at a time may be open, and their fields may have `header` bytes each. What is held
-    /// is counted in `account`.
-    pub(super) fn new(streams: u32, header: u32, account: Account) -> Shared {
+    /// Nothing has come. At most `streams` at a time may be open, their fields may have `header` bytes each, and the window of
+    /// one may grow to `window` bytes. What is held is counted in `account`.
+    pub(super) fn new(streams: u32, header: u32, window: u32, account: Account) -> Shared {
         let config = Config {
             stream_window: STREAM_WINDOW,
             connection_window: CONNECTION_WINDOW,
             shared_window: true,
+            growth: window.saturating_sub(STREAM_WINDOW),
             max_streams: streams,
             max_head: header,
         };
@@ -83,7 +84,7 @@ impl StreamTable {
         if self.connection.output().len() > before {
             self.wake();
         }
-        self.account.content(self.connection.unreleased());
+        self.account.content(self.connection.claimed());
         outcome
     }
 
@@ -155,6 +156,13 @@ impl StreamTable {
         let all: Vec<_> =
             self.connection.streams().filter(|(_, slot)| stuck(slot)).map(|(id, _)| id).collect();
         all.into_iter().for_each(|id| self.end(id, Code::CANCEL));
+    }
+
+    /// Wants no more than the first windows while all connections hold what they may.
+    pub(super) fn save_memory(&mut self) {
+        if self.account.left() == 0 {
+            self.connection.shrink();
+        }
     }
 
     /// Resets the streams whose requests have gone on for long enough behind their responses, at `now` in milliseconds.

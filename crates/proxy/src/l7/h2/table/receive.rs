@@ -44,7 +44,7 @@ impl StreamTable {
         let account = &mut self.account;
         let mut receiver = Receiver { requests, account, turn, now: coarse_ms() };
         let used = self.connection.receive_with(bytes, receiver.now, &mut receiver);
-        self.account.content(self.connection.unreleased());
+        self.account.content(self.connection.claimed());
         if self.connection.lendable() > 0 {
             self.lend();
         }
@@ -76,7 +76,7 @@ impl<R: Requests> Handler<Slot> for Receiver<'_, R> {
                 self.requests.serve(id, request, control, end);
             }
             Event::Data(data) => {
-                slot.unread.extend_from_slice(data);
+                slot.put(data);
                 slot.moved = self.now;
                 slot.wake_reader();
             }
@@ -130,6 +130,10 @@ impl<R: Requests> Handler<Slot> for Receiver<'_, R> {
             self.account.more_fields(size);
         }
         has_room
+    }
+
+    fn grow(&mut self, more: usize) -> usize {
+        self.account.grow(more)
     }
 
     #[inline]

@@ -300,10 +300,10 @@ impl StreamTable {
         let slot = self.slot(id);
         let n = match slot.unread.len() {
             0 => return None,
-            all if all <= most && all > last && slot.received_all => all - last,
+            all if all <= most && all > last && slot.received_all && slot.behind.is_none() => all - last,
             all => all.min(most),
         };
-        Some(slot.unread.split_to(n).freeze())
+        Some(slot.take(n))
     }
 
     /// The trailers of a request.
@@ -339,7 +339,10 @@ impl StreamTable {
 
     /// Data of a stream was taken: the client may send as much again.
     pub(in crate::l7::h2) fn release(&mut self, id: u32, n: usize) {
-        self.change(|connection| connection.release(id, n));
+        self.change(|connection| {
+            connection.set_time(coarse_ms());
+            connection.release(id, n);
+        });
         // There may be memory again for what waits for long.
         if self.connection.lendable() > 0 {
             self.lend();

@@ -1,11 +1,15 @@
 //! What the user of the protocol keeps of a stream.
 
+use std::collections::VecDeque;
 use std::task::Waker;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use offramp_http::h2::Code;
 use offramp_http::head::Fields;
 use offramp_net::clock::coarse_ms;
+
+/// The most content in one piece, which is copied as it grows, and may have twice its memory.
+const PIECE: usize = 256 * 1024;
 
 /// A stream.
 #[derive(Default)]
@@ -25,8 +29,10 @@ pub(in crate::l7::h2) struct Slot {
     /// Whether all of the request was taken by then.
     pub(super) whole: bool,
 
-    /// Content that has come and was not taken, in one piece however it came.
+    /// Content that has come and was not taken, in one piece however it came; pieces behind it where it is more than [`PIECE`].
     pub(super) unread: BytesMut,
+    #[allow(clippy::box_collection)] // Nearly every stream has none, and then it is a word.
+    pub(super) behind: Option<Box<VecDeque<BytesMut>>>,
     pub(super) trailers: Option<Box<Fields>>,
     /// Whether all of the request has come.
     pub(super) received_all: bool,
@@ -53,6 +59,30 @@ impl Slot {
         (self.writes, self.reads, self.received_all) = (true, !over, over);
     }
 
+    /// Content has come.
+    pub(super) fn put(&mut self, data: &[u8]) {
+        let last = self.behind.as_mut().and_then(|behind| behind.back_mut()).unwrap_or(&mut self.unread);
+        if last.is_empty() || last.len() + data.len() <= PIECE {
+            last.extend_from_slice(data);
+        } else {
+            self.behind.get_or_insert_default().push_back(BytesMut::from(data));
+        }
+    }
+
+    /// Takes `n` bytes of content, which are there in one piece.
+    pub(super) fn take(&mut self, n: usize) -> Bytes {
+        let taken = self.unread.split_to(n).freeze();
+        if self.unread.is_empty()
+            && let Some(behind) = &mut self.behind
+        {
+            self.unread = behind.pop_front().unwrap_or_default();
+            if behind.is_empty() {
+                self.behind = None;
+            }
+        }
+        taken
+    }
+
     /// It was ended at once. What has come nobody will read.
     pub(super) fn end(&mut self, code: Code, by_client: bool) {
         (self.over, self.by_client) = (Some(code), by_client);
@@ -64,7 +94,7 @@ impl Slot {
 
     /// Drops what nobody will read.
     pub(super) fn forget_content(&mut self) {
-        (self.unread, self.trailers) = (BytesMut::new(), None);
+        (self.unread, self.behind, self.trailers) = (BytesMut::new(), None, None);
     }
 
     /// It cannot write.

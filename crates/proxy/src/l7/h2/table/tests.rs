@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use offramp_http::h2::connection::{LEFT_OVER, MOST_WAITING, STILL};
 use offramp_http::h2::{Ends, FrameHeader, Kind, PREFACE, Setting, Violation, flag, write_settings};
@@ -95,7 +95,7 @@ impl Requests for Came {
 
 /// A connection on which the client has said its preface.
 fn table(streams: u32, account: Account) -> Shared {
-    let table = StreamTable::new(streams, 1 << 20, account);
+    let table = StreamTable::new(streams, 1 << 20, 8 << 20, account);
     receive(&table, &[&PREFACE[..], &frame(Kind::Settings, 0, 0, &[])].concat()).unwrap();
     drain(&table);
     table
@@ -345,8 +345,10 @@ impl World {
         let table = &mut *self.table.borrow_mut();
         let (mut unread, mut held) = (0, 0);
         for (_, slot) in table.connection.streams() {
-            unread += slot.unread.len();
-            held += STREAM + (slot.fields + slot.piece) as usize + slot.unread.len();
+            let behind = slot.behind.iter().flat_map(|behind| behind.iter());
+            let content = slot.unread.len() + behind.map(BytesMut::len).sum::<usize>();
+            unread += content;
+            held += STREAM + (slot.fields + slot.piece) as usize + content;
         }
         assert_eq!(table.connection.unreleased(), unread, "each byte that came is given back once");
         assert_eq!(table.account.used(), held, "what is held is counted");

@@ -70,3 +70,47 @@ fn little_is_read_where_many_responses_wait() {
     table.borrow().account.limit(100 * UNIT + FIRST_READ - 1);
     assert_eq!(table.borrow().first_read(), LITTLE, "the worker has no more");
 }
+
+/// What windows have grown by is held, whether it is used or not, and takes no more than half of what there is.
+#[test]
+fn windows_grow_as_far_as_there_is_memory() {
+    const WINDOW: usize = super::super::STREAM_WINDOW as usize;
+    const ROUND: usize = WINDOW / MOST_FRAME;
+    let upload = |table: &Shared, incoming: &Incoming, id: u32| {
+        for _ in 0..ROUND {
+            receive(table, &frame(Kind::Data, 0, id, &[1; MOST_FRAME])).unwrap();
+            let cx = &mut Context::from_waker(Waker::noop());
+            let Poll::Ready(Some(Ok(data))) = incoming.poll_data(cx) else { panic!("nothing came") };
+            incoming.release(data.len());
+        }
+    };
+    let used = |table: &Shared| table.borrow().account.used();
+    for (limit, wanted) in [(64 << 20, WINDOW..=8 << 20), (2 * WINDOW, 1..=WINDOW - UNIT), (2 * UNIT, 0..=0)]
+    {
+        let memory = Rc::default();
+        let table = table(100, Account::new(&memory, limit));
+        let (respond, incoming) = asked(&table, 1, false, 0).unwrap();
+        let incoming = incoming.unwrap();
+        // All that may be sent before the client hears of more comes, and the answer to the PING that went along. A machine
+        // that has other work may make that look slow.
+        for _ in 0..10 {
+            upload(&table, &incoming, 1);
+            // The client is far away.
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            receive(&table, &frame(Kind::Ping, flag::ACK, 0, b"stream->")).unwrap();
+            if used(&table) > UNIT {
+                break;
+            }
+        }
+        let grown = used(&table) - UNIT;
+        assert!(wanted.contains(&grown), "{limit}: {grown}");
+        drop((respond, incoming));
+        assert_eq!(used(&table), grown, "the client may still send as much");
+        // What it sends then is not given again.
+        for n in 0..40 {
+            let (_respond, incoming) = asked(&table, 3 + 2 * n, false, 0).unwrap();
+            upload(&table, &incoming.unwrap(), 3 + 2 * n);
+        }
+        assert_eq!(used(&table), 0);
+    }
+}
