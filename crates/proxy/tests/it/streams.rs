@@ -128,7 +128,7 @@ fn websocket_over_http_2_becomes_an_upgrade() {
         connection.abort();
     });
     let events = proxy.end();
-    let event = events.iter().find(|event| event["path"] == "/chat" && event["status"] == 200).unwrap();
+    let event = events.iter().find(|event| event["path"] == "/chat" && event["status"] == 101).unwrap();
     assert_eq!((&event["cause"], &event["bytes_to_client"]), (&"completed".into(), &4.into()), "{event}");
 }
 
