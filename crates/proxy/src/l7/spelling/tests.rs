@@ -284,8 +284,10 @@ fn slashes(path: &[u8]) -> Vec<u8> {
     path.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect()
 }
 
+type ReadPath = fn(&[u8]) -> Vec<u8>;
+
 /// What servers of different makes take a path for.
-const SERVERS: [(&str, fn(&[u8]) -> Vec<u8>); 17] = [
+const SERVERS: [(&str, ReadPath); 17] = [
     ("as it came", <[u8]>::to_vec),
     ("decoded", decoded),
     ("merged", merged),
