@@ -63,6 +63,12 @@ struct World {
     pings: usize,
 }
 
+/// What has been on its way for long enough.
+fn arrived(way: &mut VecDeque<(u64, Vec<u8>)>, now: u64) -> Option<Vec<u8>> {
+    let (at, _) = way.front()?;
+    (*at <= now).then(|| way.pop_front())?.map(|(_, bytes)| bytes)
+}
+
 impl World {
     /// A path with a round trip in milliseconds, and so many bytes per millisecond.
     fn new(round: u64, rate: usize, room: u32) -> Self {
@@ -108,7 +114,7 @@ impl World {
             self.up.push_back((self.now + self.delay, bytes));
             debug_assert!(budget < before);
         }
-        while let Some((_, bytes)) = self.up.pop_front_if(|(at, _)| *at <= self.now) {
+        while let Some(bytes) = arrived(&mut self.up, self.now) {
             self.server.receive_with(&bytes, self.now, &mut self.user).unwrap();
             self.count();
         }
@@ -130,7 +136,7 @@ impl World {
             self.pings += bytes.windows(4).filter(|head| *head == [8, 6, 0, 0]).count();
             self.down.push_back((self.now + self.delay, bytes));
         }
-        while let Some((_, bytes)) = self.down.pop_front_if(|(at, _)| *at <= self.now) {
+        while let Some(bytes) = arrived(&mut self.down, self.now) {
             self.client.receive(&bytes, self.now, &mut |_, _, _| ()).unwrap();
         }
     }
