@@ -59,11 +59,11 @@ pub struct Exact(Arc<[CertificateDer<'static>]>);
 
 /// The peer that shows a certificate.
 #[derive(Clone, Copy, Debug)]
-pub enum Shown<'a> {
+pub enum ShownBy<'a> {
     /// A server, which is to have this name.
-    ByServer(&'a ServerName<'a>),
+    Server(&'a ServerName<'a>),
     /// A client.
-    ByClient,
+    Client,
 }
 
 impl Exact {
@@ -88,7 +88,7 @@ impl Exact {
         verdict: Result<T, Error>,
         accepted: T,
         leaf: &CertificateDer<'_>,
-        shown: Shown<'_>,
+        shown: ShownBy<'_>,
         now: UnixTime,
     ) -> Result<T, Error> {
         match verdict {
@@ -113,7 +113,7 @@ fn is_self_issued(der: &[u8]) -> bool {
     x509::parse(der).is_ok_and(|one| one.subject().as_raw() == one.issuer().as_raw())
 }
 
-fn check(leaf: &CertificateDer<'_>, shown: Shown<'_>, now: UnixTime) -> Result<(), Error> {
+fn check(leaf: &CertificateDer<'_>, shown: ShownBy<'_>, now: UnixTime) -> Result<(), Error> {
     let certificate = x509::parse(leaf).map_err(|_| CertificateError::BadEncoding)?;
     let seconds =
         |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -127,13 +127,13 @@ fn check(leaf: &CertificateDer<'_>, shown: Shown<'_>, now: UnixTime) -> Result<(
         return Err(CertificateError::ExpiredContext { time: now, not_after: instant(end) }.into());
     }
     let purpose = match shown {
-        Shown::ByServer(_) => ExtendedKeyPurpose::ServerAuth,
-        Shown::ByClient => ExtendedKeyPurpose::ClientAuth,
+        ShownBy::Server(_) => ExtendedKeyPurpose::ServerAuth,
+        ShownBy::Client => ExtendedKeyPurpose::ClientAuth,
     };
     if let Ok(Some(usage)) = certificate.extended_key_usage() {
         let serves = match shown {
-            Shown::ByServer(_) => usage.value.server_auth,
-            Shown::ByClient => usage.value.client_auth,
+            ShownBy::Server(_) => usage.value.server_auth,
+            ShownBy::Client => usage.value.client_auth,
         };
         if !serves && !usage.value.any {
             let error = CertificateError::InvalidPurposeContext { required: purpose, presented: Vec::new() };
@@ -142,7 +142,7 @@ fn check(leaf: &CertificateDer<'_>, shown: Shown<'_>, now: UnixTime) -> Result<(
     }
     let is_named = certificate.subject_alternative_name().is_ok_and(|names| names.is_some());
     match shown {
-        Shown::ByServer(name) if is_named => verify_server_name(&ParsedCertificate::try_from(leaf)?, name),
+        ShownBy::Server(name) if is_named => verify_server_name(&ParsedCertificate::try_from(leaf)?, name),
         _ => Ok(()),
     }
 }
@@ -177,7 +177,7 @@ impl ServerCertVerifier for Anchored {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let verdict = self.webpki.verify_server_cert(leaf, chain, name, ocsp, now);
-        self.exact.overrule(verdict, ServerCertVerified::assertion(), leaf, Shown::ByServer(name), now)
+        self.exact.overrule(verdict, ServerCertVerified::assertion(), leaf, ShownBy::Server(name), now)
     }
 
     fn verify_tls12_signature(

@@ -287,8 +287,9 @@ pub(crate) fn shared(section: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-const NOT_DEFAULTS: [&str; 19] = [
+const NOT_DEFAULTS: [&str; 20] = [
     "client_auth",
+    "tls",
     "deny_ja4",
     "listener",
     "host",

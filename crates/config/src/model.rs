@@ -44,14 +44,14 @@ pub use outputs::{
 pub use pages::{ErrorPages, Maintenance};
 pub use route::{
     Allow, AllowKind, AuthMode, ClientAuth, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay,
-    RelayTarget, Route, SendProxy, Target, TrustDomain, TrustDomainName,
+    RelayTarget, Route, RouteTls, SendProxy, Target, TrustDomain, TrustDomainName,
 };
 
 pub use server_tls::{ClientCertificate, Pin, ServerTls, TlsName, Verify};
 pub use shared::{Shared, SharedSection};
 pub use variable::{HeaderTemplate, HeaderVariable, TemplatePart};
 
-use crate::error::At;
+use crate::error::{At, Problem};
 use crate::settings::BINDINGS;
 use words::words;
 
@@ -364,6 +364,14 @@ words! {
 pub struct Tls {
     /// Which versions and suites are offered.
     pub policy: Policy,
+    /// The latest version that is spoken.
+    pub max_version: TlsVersionLimit,
+    /// The ciphers that are offered; empty: all.
+    pub aeads: Vec<AeadCipher>,
+    /// What clients get that name no host.
+    pub no_server_name: Nameless,
+    /// What clients get that name a host for which there is no certificate.
+    pub unknown_name: Nameless,
     /// TLS 1.3 tickets per handshake; 0: no resumption.
     pub tickets: Tickets,
     /// How long a ticket key is used before a new one takes its place: 1 s to 72 h.
@@ -382,6 +390,10 @@ impl Default for Tls {
     fn default() -> Self {
         Tls {
             policy: Policy::Intermediate,
+            max_version: TlsVersionLimit::Tls13,
+            aeads: Vec::new(),
+            no_server_name: Nameless::Default,
+            unknown_name: Nameless::Default,
             tickets: Tickets::literal::<1>(),
             ticket_rotation: Duration::from_secs(6 * 3600),
             record_size: RecordSize::Adaptive,
@@ -389,6 +401,49 @@ impl Default for Tls {
             certificates: ImpliedCertificates::Local,
             acme: Vec::new(),
         }
+    }
+}
+
+words! {
+    /// The latest version of TLS that is spoken.
+    pub enum TlsVersionLimit {
+        /// TLS 1.2.
+        Tls12 = "1.2",
+        /// TLS 1.3.
+        Tls13 = "1.3",
+    }
+}
+
+words! {
+    /// A cipher (AEAD) of TLS 1.2 and 1.3.
+    pub enum AeadCipher {
+        /// AES-GCM with a key of 128 bits.
+        Aes128Gcm = "aes-128-gcm",
+        /// AES-GCM with a key of 256 bits.
+        Aes256Gcm = "aes-256-gcm",
+        /// ChaCha20-Poly1305.
+        ChaCha20Poly1305 = "chacha20-poly1305",
+    }
+}
+
+impl std::str::FromStr for AeadCipher {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        Self::from_word(text).ok_or_else(|| {
+            let words: Vec<&str> = Self::ALL.iter().map(|one| one.word()).collect();
+            Problem::new("this is no cipher of TLS").suggest("cipher", None, &words)
+        })
+    }
+}
+
+words! {
+    /// What clients get whose server name no certificate has.
+    pub enum Nameless {
+        /// The default certificate, if there is one.
+        Default = "default",
+        /// The alert `unrecognized_name`, or `missing_extension`.
+        Refuse = "refuse",
     }
 }
 

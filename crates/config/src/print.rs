@@ -265,6 +265,7 @@ fn server_tls(out: &mut String, tls: &ServerTls) {
         Verify::System => "verify = \"system\"".to_owned(),
         Verify::File(file) => format!("verify = {}", quoted(&path(file))),
         Verify::Pins(pins) => format!("pin = {}", array(pins)),
+        Verify::Nothing => "unsafe_no_verification = true".to_owned(),
     }];
     let name = name.as_ref().map(|name| ("name", name.to_string()));
     let sni = sni.as_ref().map(|sni| ("sni", sni.to_string()));

@@ -26,7 +26,7 @@ use offramp_config::model::{self, Size};
 use offramp_config::{At, Config};
 use offramp_net::process::{Identity, is_root};
 use offramp_proxy::limit::Rate;
-use offramp_proxy::snapshot::{ListenerTls, Preamble};
+use offramp_proxy::snapshot::{ListenerTls, Preamble, Strangers};
 use offramp_proxy::{Bandwidths, Limits, Listener, Network, Snapshot, Table, Tracing};
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
@@ -288,10 +288,16 @@ fn listener_tls(
     store: &Arc<Store>,
     report: &mut Report,
 ) -> Option<ListenerTls> {
-    let terms = termination.terms(&[], None, &At::NOWHERE, report)?;
+    let terms = termination.terms(&model::RouteTls::default(), &[], None, &At::NOWHERE, report)?;
     let clear_cancel = listener.cancel == model::PostgresCancel::Clear;
     let preamble = listener.preamble.map(|model::Preamble::Postgres| Preamble::Postgres { clear_cancel });
+    let refuses = |what| what == model::Nameless::Refuse;
+    let strangers = Strangers {
+        without_name: refuses(config.tls.no_server_name),
+        unknown_name: refuses(config.tls.unknown_name),
+    };
     Some(ListenerTls {
+        strangers,
         preamble,
         store: Arc::clone(store),
         fallback: terms.configs,

@@ -32,7 +32,7 @@ use crate::snapshot::{Listener, Relay, Route, Snapshot, Target};
 use crate::worker::{AcceptorId, Worker};
 use crate::{failure, greeting, l4};
 use life::Life;
-use secure::{Door, Ends, Greeted, Opened, Secure, Terms, refuse};
+use secure::{Door, Ends, Greeted, Prologue, Secure, Terms, refuse};
 
 /// What is left of the time for a handshake that has waited for a certificate.
 const LAST_SECOND: Duration = Duration::from_secs(1);
@@ -211,9 +211,9 @@ async fn secured(
 ) -> Result<Ready, Close> {
     let tls = listener.tls.as_ref().ok_or(Cause::NoRoute)?;
     let direct = match secure::begin(life, tls, &socket, &mut buffer, deadline).await? {
-        Opened::Tls => false,
-        Opened::Direct => true,
-        Opened::Cancel => {
+        Prologue::Tls => false,
+        Prologue::Direct => true,
+        Prologue::Cancel => {
             return Err(Box::pin(cancel::pass_on(life, &snapshot, &listener, &socket, &buffer)).await);
         }
     };

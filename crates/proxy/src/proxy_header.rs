@@ -42,12 +42,14 @@ pub(crate) fn build(version: SendProxy, facts: &About<'_>, tls: Option<&TlsPart<
     let mut header = Outbound::new(source, destination);
     match version {
         SendProxy::V1 => header.encode_v1(&mut out),
-        SendProxy::V2 { crc32c, client_certificate } => {
-            header.alpn = facts.tls.alpn.as_deref();
-            header.authority = facts.tls.sni.as_deref();
+        SendProxy::V2 { tls: with_tls, crc32c, client_certificate } => {
+            if with_tls {
+                header.alpn = facts.tls.alpn.as_deref();
+                header.authority = facts.tls.sni.as_deref();
+                header.tls = tls.map(|part| info(facts, part, client_certificate));
+            }
             header.unique_id = Some(&id);
             header.crc32c = crc32c;
-            header.tls = tls.map(|part| info(facts, part, client_certificate));
             header.encode_v2(&mut out);
         }
     }
@@ -143,8 +145,8 @@ mod tests {
     }
 
     fn versions() -> impl Strategy<Value = SendProxy> {
-        let second = any::<(bool, bool)>()
-            .prop_map(|(crc32c, client_certificate)| SendProxy::V2 { crc32c, client_certificate });
+        let second = any::<(bool, bool, bool)>()
+            .prop_map(|(tls, crc32c, client_certificate)| SendProxy::V2 { tls, crc32c, client_certificate });
         prop_oneof![Just(SendProxy::V1), second]
     }
 
@@ -190,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_path_is_any_bytes_and_one_that_is_too_long_is_left_out() {
-        let v2 = SendProxy::V2 { crc32c: true, client_certificate: false };
+        let v2 = SendProxy::V2 { tls: true, crc32c: true, client_certificate: false };
         for (path, fits) in
             [(b"\0\xff\xfe".repeat(36), true), (vec![b'x'; 108], true), (vec![b'x'; 109], false)]
         {
@@ -204,7 +206,7 @@ mod tests {
 
     #[test]
     fn who_is_named_is_the_source_whatever_family_the_connection_has() {
-        let v2 = SendProxy::V2 { crc32c: false, client_certificate: true };
+        let v2 = SendProxy::V2 { tls: true, crc32c: false, client_certificate: true };
         let of = |text: &str| text.parse::<SocketAddr>().unwrap();
         let tls = TlsFacts { sni: Some("a.test".into()), ..TlsFacts::default() };
         for (named, claimed, source, destination) in [
@@ -231,8 +233,27 @@ mod tests {
     }
 
     #[test]
+    fn the_facts_of_tls_can_be_left_out() {
+        let client: ClientFacts = ClientFacts {
+            address: "192.0.2.1:4000".parse::<SocketAddr>().unwrap().into(),
+            peer: None,
+            destination: None,
+        };
+        let tls =
+            TlsFacts { sni: Some("a.test".into()), alpn: Some(b"h2"[..].into()), ..TlsFacts::default() };
+        for with_tls in [true, false] {
+            let version = SendProxy::V2 { tls: with_tls, crc32c: true, client_certificate: false };
+            let bytes = built(version, &client, None, &tls);
+            let header = read(&bytes);
+            assert_eq!(header.tlvs.authority().is_some(), with_tls);
+            assert_eq!(header.tlvs.alpn().is_some(), with_tls);
+            assert!(header.tlvs.unique_id().is_some());
+        }
+    }
+
+    #[test]
     fn a_chained_header_carries_what_the_first_one_claimed() {
-        let v2 = SendProxy::V2 { crc32c: false, client_certificate: false };
+        let v2 = SendProxy::V2 { tls: true, crc32c: false, client_certificate: false };
         let of = |text: &str| text.parse::<SocketAddr>().unwrap();
         let local = Some(of("127.0.0.1:8443"));
         let claims = |destination: Option<&str>| ClientFacts {

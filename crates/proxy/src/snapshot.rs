@@ -152,6 +152,17 @@ pub struct ListenerTls {
     pub ja4: bool,
     /// How clients ask for TLS; `None`: they begin with it.
     pub preamble: Option<Preamble>,
+    /// The clients that no default certificate is for.
+    pub strangers: Strangers,
+}
+
+/// The clients that are refused before a handshake with a default certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strangers {
+    /// Those that name no host.
+    pub without_name: bool,
+    /// Those that name a host for which there is no certificate.
+    pub unknown_name: bool,
 }
 
 /// The bandwidths of routes, by what each route is called and to which listeners it applies. What their clients have moved
@@ -232,8 +243,10 @@ pub struct Relay {
 pub enum SendProxy {
     /// The line of text.
     V1,
-    /// The binary block, with the facts of TLS.
+    /// The binary block.
     V2 {
+        /// With the facts of TLS, the protocol and the server name.
+        tls: bool,
         /// With a checksum.
         crc32c: bool,
         /// With the client's certificate.

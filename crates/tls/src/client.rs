@@ -3,10 +3,11 @@
 //! A [`Connector`] checks the server's certificate, shows one of its own where it has one, and keeps the sessions that
 //! can be resumed. It goes from snapshot to snapshot as long as its [`Settings`] stay the same, and no session outlives
 //! it, so that a session is never resumed under another rule than the one that its certificate was checked by. TLS 1.2
-//! and 1.3 are offered with AEAD suites only; there is no way to switch the checks off.
+//! and 1.3 are offered with AEAD suites only.
 
 mod handshake;
 mod preamble;
+mod sessions;
 mod verify;
 
 use std::fmt;
@@ -19,7 +20,8 @@ use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, SignatureScheme};
 
-use crate::setup::{Policy, SetupError, provider};
+use crate::setup::{Ciphers, Policy, SetupError, provider};
+use sessions::SessionCache;
 use verify::Verifier;
 
 pub use handshake::Secured;
@@ -34,6 +36,8 @@ pub enum Verify {
     /// By the SHA-256 of the public key (SubjectPublicKeyInfo) in its certificate, which must be one of these. Names,
     /// dates and issuers do not count.
     Pins(Vec<[u8; 32]>),
+    /// Not at all. That the server has the key of the certificate that it shows is verified, and worth nothing.
+    Nothing,
 }
 
 /// Which application protocols are offered to a server (ALPN).
@@ -83,6 +87,7 @@ impl Settings {
                     && one.revoked == other.revoked
             }
             (Verify::Pins(one), Verify::Pins(other)) => one == other,
+            (Verify::Nothing, Verify::Nothing) => true,
             _ => false,
         };
         // The key belongs to the leaf, so that it is the same too.
@@ -111,18 +116,22 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// The sessions that are kept: rustls keeps as many for one name, and a connector has one name.
-const SESSIONS: usize = 8;
-
 impl Connector {
     /// Makes one.
     ///
     /// # Errors
     /// Where the roots are empty or rustls refuses the combination.
     pub fn new(settings: Settings) -> Result<Self, SetupError> {
-        let policy = Policy { tls12: true, post_quantum: settings.post_quantum, tickets: 0 };
+        let policy = Policy {
+            tls13: true,
+            tls12: true,
+            ciphers: Ciphers::ALL,
+            post_quantum: settings.post_quantum,
+            tickets: 0,
+        };
         let provider = Arc::new(provider(&policy, false));
-        let verifier = Verifier::new(&settings, &provider)?;
+        let sessions = Arc::new(SessionCache::new());
+        let verifier = Verifier::new(&settings, &provider, Arc::clone(&sessions))?;
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
             .map_err(|error| SetupError::new(format!("TLS: {error}")))?
@@ -133,7 +142,7 @@ impl Connector {
             Some(own) => builder.with_client_cert_resolver(Arc::new(Own(Arc::clone(own)))),
         };
         config.enable_secret_extraction = true;
-        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        config.resumption = Resumption::store(sessions);
         // The copies share the sessions.
         let offering = |alpn: &[&[u8]]| {
             let mut config = config.clone();

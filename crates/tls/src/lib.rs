@@ -30,6 +30,6 @@ pub use queue::{Caller, HandshakeQueue};
 pub use receiving::{End, Received};
 pub use sending::Sending;
 pub use session::{Session, SessionError};
-pub use setup::{ClientAuth, Configs, Policy, SetupError};
+pub use setup::{Ciphers, ClientAuth, Configs, Policy, SetupError};
 pub use stream::Stream;
 pub use tickets::TicketKeys;

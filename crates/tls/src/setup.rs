@@ -21,14 +21,44 @@ use crate::tickets::TicketKeys;
 use crate::verifier;
 
 /// What every configuration of the process has in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// Whether TLS 1.2 is spoken too.
+    /// Whether TLS 1.3 is spoken.
+    pub tls13: bool,
+    /// Whether TLS 1.2 is spoken.
     pub tls12: bool,
+    /// The ciphers that are offered.
+    pub ciphers: Ciphers,
     /// Whether X25519MLKEM768 is offered.
     pub post_quantum: bool,
     /// TLS 1.3 tickets per handshake; 0 switches resumption off.
     pub tickets: usize,
+}
+
+/// The ciphers that are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ciphers {
+    /// AES-GCM with keys of 128 bits.
+    pub aes_128_gcm: bool,
+    /// AES-GCM with keys of 256 bits.
+    pub aes_256_gcm: bool,
+    /// ChaCha20-Poly1305.
+    pub chacha20_poly1305: bool,
+}
+
+impl Ciphers {
+    /// All of them.
+    pub const ALL: Self = Self { aes_128_gcm: true, aes_256_gcm: true, chacha20_poly1305: true };
+
+    fn have(self, suite: CipherSuite) -> bool {
+        match suite {
+            suite if is_chacha(suite.into()) => self.chacha20_poly1305,
+            CipherSuite::TLS13_AES_128_GCM_SHA256
+            | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+            | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => self.aes_128_gcm,
+            _ => self.aes_256_gcm,
+        }
+    }
 }
 
 /// Whether clients show a certificate.
@@ -145,9 +175,13 @@ impl Configs {
     #[must_use]
     pub fn offers(&self) -> Offers {
         let provider = self.aes_first.crypto_provider();
-        let tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
+        let names = [(0x0304, "TLSv1.3"), (0x0303, "TLSv1.2")];
         Offers {
-            versions: if tls12 { vec!["TLSv1.3", "TLSv1.2"] } else { vec!["TLSv1.3"] },
+            versions: names
+                .into_iter()
+                .filter(|(version, _)| self.speaks(*version))
+                .map(|(_, name)| name)
+                .collect(),
             suites: provider.cipher_suites.iter().map(|suite| u16::from(suite.suite())).collect(),
             groups: provider.kx_groups.iter().map(|group| u16::from(group.name())).collect(),
             alpn: self.aes_first.alpn_protocols.clone(),
@@ -214,9 +248,11 @@ fn rank(suite: &SupportedCipherSuite, chacha_first: bool) -> (bool, u8) {
 pub(crate) fn provider(policy: &Policy, chacha_first: bool) -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     provider.secure_random = &Pooled;
-    if !policy.tls12 {
-        provider.cipher_suites.retain(|suite| suite.tls13().is_some());
-    }
+    let spoken = |suite: &SupportedCipherSuite| match suite {
+        SupportedCipherSuite::Tls13(suite) => policy.tls13 && policy.ciphers.have(suite.common.suite),
+        SupportedCipherSuite::Tls12(suite) => policy.tls12 && policy.ciphers.have(suite.common.suite),
+    };
+    provider.cipher_suites.retain(spoken);
     provider.cipher_suites.sort_by_key(|suite| rank(suite, chacha_first));
     if !policy.post_quantum {
         provider.kx_groups.retain(|group| group.name() != NamedGroup::X25519MLKEM768);
@@ -232,13 +268,10 @@ fn config(
     auth: &ClientAuth,
     tickets: &Arc<TicketKeys>,
 ) -> Result<ServerConfig, SetupError> {
-    let versions: &[_] = if policy.tls12 {
-        &[&rustls::version::TLS13, &rustls::version::TLS12]
-    } else {
-        &[&rustls::version::TLS13]
-    };
+    let versions = [(policy.tls13, &rustls::version::TLS13), (policy.tls12, &rustls::version::TLS12)];
+    let versions: Vec<_> = versions.into_iter().filter(|(spoken, _)| *spoken).map(|(_, one)| one).collect();
     let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
-        .with_protocol_versions(versions)
+        .with_protocol_versions(&versions)
         .map_err(|error| SetupError(format!("TLS: {error}")))?;
     let builder = match auth {
         ClientAuth::None => builder.with_no_client_auth(),
@@ -297,7 +330,8 @@ mod tests {
 
     #[test]
     fn the_order_is_the_servers() {
-        let policy = Policy { tls12: true, post_quantum: true, tickets: 2 };
+        let policy =
+            Policy { tls13: true, tls12: true, ciphers: Ciphers::ALL, post_quantum: true, tickets: 2 };
         let names = |chacha_first| -> Vec<_> {
             provider(&policy, chacha_first).cipher_suites.iter().map(SupportedCipherSuite::suite).collect()
         };
@@ -311,7 +345,20 @@ mod tests {
         );
         assert_eq!(names(true)[0], CipherSuite::TLS13_CHACHA20_POLY1305_SHA256);
         assert!(is_chacha(names(true)[3].into()));
-        let modern = provider(&Policy { tls12: false, post_quantum: false, tickets: 0 }, false);
+        let modern = provider(&Policy { tls12: false, post_quantum: false, tickets: 0, ..policy }, false);
+        let old = provider(&Policy { tls13: false, ..policy }, false);
+        assert!(old.cipher_suites.iter().all(|suite| suite.tls13().is_none()));
+        let ciphers = Ciphers { aes_128_gcm: false, chacha20_poly1305: false, ..Ciphers::ALL };
+        let strong = provider(&Policy { ciphers, ..policy }, true);
+        let names: Vec<_> = strong.cipher_suites.iter().map(SupportedCipherSuite::suite).collect();
+        assert_eq!(
+            names,
+            [
+                CipherSuite::TLS13_AES_256_GCM_SHA384,
+                CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+                CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+            ]
+        );
         assert!(modern.cipher_suites.iter().all(|suite| suite.tls13().is_some()));
         assert_eq!(modern.kx_groups[0].name(), NamedGroup::X25519);
         assert_eq!(provider(&policy, false).kx_groups[0].name(), NamedGroup::X25519MLKEM768);

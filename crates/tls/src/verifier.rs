@@ -12,7 +12,7 @@ mod tests;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use offramp_certs::anchors::{Exact, Shown};
+use offramp_certs::anchors::{Exact, ShownBy};
 use offramp_certs::client_auth::{Trust, certificate_issuer, list_issuer, trust_domain};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
@@ -229,7 +229,7 @@ impl ClientCertVerifier for Noting {
         });
         let said = if self.domains.is_empty() {
             let accepted = ClientCertVerified::assertion();
-            self.exact.overrule(said, accepted, end_entity, Shown::ByClient, now)
+            self.exact.overrule(said, accepted, end_entity, ShownBy::Client, now)
         } else {
             said
         };

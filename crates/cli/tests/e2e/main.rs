@@ -69,6 +69,7 @@ mod half_closes_pass_through;
 mod half_sent_requests_keep_no_operator_out;
 mod handshake_floods_slow_the_guilty;
 mod hostile_senders_keep_nobody_waiting;
+mod hosts_have_their_own_tls;
 mod http_app;
 mod http_bodies_arrive_whole;
 mod http_chromium_fetches_listens_and_talks;

@@ -205,6 +205,8 @@ fn handshakes(listener: &Listener, routes: &[(Route, &Section)], report: &mut Re
                 ("all connections for a host pass through, or none", "passthrough")
             } else if first.client_auth != route.client_auth {
                 ("routes of one host share the handshake, and differ in `client_auth`", "client_auth")
+            } else if first.tls != route.tls {
+                ("routes of one host share the handshake, and differ in `tls`", "tls")
             } else if first.deny_ja4 != route.deny_ja4 {
                 ("routes of one host share the handshake, and differ in `deny_ja4`", "deny_ja4")
             } else {

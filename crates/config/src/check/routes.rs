@@ -6,9 +6,9 @@ use std::num::NonZeroU32;
 use super::{Known, Reader, Sorted, access, canary, files, reference, rules};
 use crate::error::Problem;
 use crate::model::{
-    AuthMode, ClientAuth, FilePath, HttpRules, Listeners, Passthrough, ProxyV2, ProxyVersion, Relay,
-    RelayTarget, Respond, Route, RoutePath, SendProxy, ServerAddress, Size, Target, TrustDomain,
-    TrustDomainName,
+    AuthMode, ClientAuth, FilePath, HttpRules, Listeners, Passthrough, Policy, ProxyV2, ProxyVersion, Relay,
+    RelayTarget, Respond, Route, RoutePath, RouteTls, SendProxy, ServerAddress, Size, Target,
+    TlsVersionLimit, TrustDomain, TrustDomainName,
 };
 use crate::raw::{Section, Spanned};
 
@@ -16,9 +16,10 @@ use crate::raw::{Section, Spanned};
 const TARGETS: [&str; 7] = ["backend", "server", "split", "passthrough", "redirect", "respond", "root"];
 
 /// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 28] = [
+const NOT_WITH_PASSTHROUGH: [(&str, &str); 29] = [
     ("client_auth", "the server that terminates TLS asks for the client's certificate"),
     ("alpn", "the server that terminates TLS agrees on a protocol"),
+    ("tls", "the server that terminates TLS decides on versions and ciphers"),
     ("path", SEALED),
     ("strip_path", SEALED),
     ("replace_path", SEALED),
@@ -101,6 +102,7 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
             alpn,
             path: path(section, reader),
             client_auth: client_auth(section, reader),
+            tls: route_tls(section, reader),
             deny_ja4,
             networks,
             credentials: access::credentials(section, known, reader),
@@ -248,12 +250,20 @@ fn send_proxy(section: &Section, reader: &mut Reader<'_, '_>) -> Option<SendProx
         };
     };
     let v2 = ProxyV2 {
+        tls: details.bool("tls").unwrap_or(true),
         crc32c: details.bool("crc32c").unwrap_or_default(),
         client_certificate: details.bool("client_certificate").unwrap_or_default(),
     };
     let v1 = details.text("version").and_then(|text| ProxyVersion::from_word(text.value))
         == Some(ProxyVersion::V1);
-    for (name, on) in [("crc32c", v2.crc32c), ("client_certificate", v2.client_certificate)] {
+    if v2.client_certificate && !v2.tls {
+        let problem = Problem::new("`client_certificate` is a part of what tls = false leaves out");
+        reader.report.local(details.key_span("tls"), problem.help("leave one of the two out"));
+    }
+    let without_tls = !v2.tls;
+    for (name, on) in
+        [("tls", without_tls), ("crc32c", v2.crc32c), ("client_certificate", v2.client_certificate)]
+    {
         if v1 && on {
             let problem = Problem::new(format!("version 1 of the PROXY protocol has no `{name}`"));
             reader
@@ -269,6 +279,16 @@ fn send_proxy(section: &Section, reader: &mut Reader<'_, '_>) -> Option<SendProx
         );
     }
     if v1 { Some(SendProxy::V1) } else { Some(SendProxy::V2(v2)) }
+}
+
+fn route_tls(section: &Section, reader: &mut Reader<'_, '_>) -> RouteTls {
+    let Some(details) = section.section("tls") else { return RouteTls::default() };
+    reader.not_empty(details, "aeads", "leave it out for those of [tls]");
+    RouteTls {
+        policy: details.text("policy").and_then(|text| Policy::from_word(text.value)),
+        max_version: details.text("max_version").and_then(|text| TlsVersionLimit::from_word(text.value)),
+        aeads: reader.list(details, "aeads", |text: &Spanned<String>, _| text.value.parse()),
+    }
 }
 
 fn client_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientAuth> {

@@ -15,7 +15,10 @@ pub(super) fn server_tls(backend: &Section, reader: &mut Reader<'_, '_>) -> Opti
     reader.not_empty(section, "pin", "leave it out to check certificates with `verify`");
     reader.not_empty(section, "alpn", "leave it out to offer nothing");
     reader.not_empty(section, "crl", "leave it out if there are no revocation lists");
-    if section.mentions("pin") {
+    let nothing = section.bool("unsafe_no_verification") == Some(true);
+    if nothing {
+        unverified(section, reader);
+    } else if section.mentions("pin") {
         for key in ["verify", "name", "crl"].into_iter().filter(|key| section.mentions(key)) {
             let problem = Problem::new(format!("`{key}` cannot go with `pin`"));
             let help =
@@ -24,6 +27,14 @@ pub(super) fn server_tls(backend: &Section, reader: &mut Reader<'_, '_>) -> Opti
         }
     }
     let verify = match section.text("verify") {
+        _ if nothing => Verify::Nothing,
+        Some(text) if OFF.contains(&text.value) => {
+            let problem = Problem::new(format!("`{}` is not the file of an authority", text.value));
+            let help = "name the server's own certificate in `verify`, or its key in `pin`; if nobody must be able to rely on \
+                        the server, write unsafe_no_verification = true";
+            reader.report.local(&text.span, problem.help(help));
+            Verify::System
+        }
         _ if section.mentions("pin") => Verify::Pins(pins),
         None => Verify::System,
         Some(text) if text.value == "system" => Verify::System,
@@ -45,6 +56,17 @@ pub(super) fn server_tls(backend: &Section, reader: &mut Reader<'_, '_>) -> Opti
         at: reader.at(backend.key_span("tls")),
     })
 }
+
+/// Reports what checks servers beside a key by which nothing is checked.
+fn unverified(section: &Section, reader: &mut Reader<'_, '_>) {
+    for key in ["verify", "pin", "name", "crl"].into_iter().filter(|key| section.mentions(key)) {
+        let problem = Problem::new(format!("`{key}` cannot go with unsafe_no_verification = true"));
+        reader.report.local(section.key_span(key), problem.help("nothing is verified: keep one of the two"));
+    }
+}
+
+/// The words of other programs for a check that is switched off.
+const OFF: [&str; 6] = ["off", "none", "no", "false", "insecure", "skip"];
 
 fn certificate(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientCertificate> {
     let mut file = |name: &str| {
@@ -70,6 +92,12 @@ pub(super) fn compare(section: &Section, backend: &Backend, reader: &mut Reader<
         }
         return;
     };
+    if let (Verify::Nothing, Some(details)) = (&tls.verify, section.section("tls")) {
+        let problem = Problem::new("the certificates of these servers are not verified");
+        let help = "whoever is on the way can read and change everything; name the server's own certificate in `verify`, or \
+                    its key in `pin`";
+        reader.report.warn(details.key_span("unsafe_no_verification"), problem.help(help));
+    }
     if tls.preamble.is_some() {
         let probes = backend.health.as_ref().is_some_and(|health| matches!(health.probe, Probe::Http(_)));
         if let Some(key) = backend.needs_http().or_else(|| probes.then_some("health")) {
@@ -81,7 +109,7 @@ pub(super) fn compare(section: &Section, backend: &Backend, reader: &mut Reader<
         }
     }
     let is_unix = |server: &crate::model::Server| matches!(server.address, ServerAddress::Unix(_));
-    let named = tls.name.is_some() || matches!(tls.verify, Verify::Pins(_));
+    let named = tls.name.is_some() || matches!(tls.verify, Verify::Pins(_) | Verify::Nothing);
     if !named && let Some(server) = backend.servers.iter().find(|server| is_unix(server)) {
         let problem = Problem::new(format!("there is no name for the certificate of `{}`", server.address));
         reader

@@ -3,7 +3,7 @@
 
 use crate::error::{Problem, Report};
 use crate::keys;
-use crate::model::{Config, ListenAddress};
+use crate::model::{Config, ListenAddress, Policy, TlsVersionLimit};
 use crate::raw::Section;
 use crate::settings::{NEEDS, lacks};
 
@@ -13,6 +13,7 @@ pub(super) fn between(root: &Section, wrong: &[&str], config: &Config, report: &
     needs(root, wrong, config, report);
     fields(root, config, report);
     admin(root, config, report);
+    versions(root, config, report);
 }
 
 fn needs(root: &Section, wrong: &[&str], config: &Config, report: &mut Report<'_>) {
@@ -36,6 +37,26 @@ fn fields(root: &Section, config: &Config, report: &mut Report<'_>) {
             let problem = Problem::new(format!("the field `{}` is hashed and left out", name.value));
             report.local(&name.span, problem.help("keep it in one of `hash` and `omit`"));
         }
+    }
+}
+
+fn versions(root: &Section, config: &Config, report: &mut Report<'_>) {
+    for (route, section) in config.routes.iter().zip(root.sections("route")) {
+        let (newest, older, _) = route.tls.over(&config.tls);
+        if let (false, false, Some(details)) = (newest, older, section.section("tls")) {
+            let problem = Problem::new("no version of TLS is left: `modern` is TLS 1.3 only");
+            let help = "change `policy` or `max_version`, of the route or of [tls]";
+            report.whole(
+                details.key_span(if details.mentions("policy") { "policy" } else { "max_version" }),
+                problem.help(help),
+            );
+        }
+    }
+    let Some(section) = root.section("tls") else { return };
+    if config.tls.policy == Policy::Modern && config.tls.max_version == TlsVersionLimit::Tls12 {
+        let problem = Problem::new("no version of TLS is left: `modern` is TLS 1.3 only");
+        let help = "write policy = \"intermediate\", or leave `max_version` out";
+        report.whole(section.key_span("max_version"), problem.help(help));
     }
 }
 

@@ -122,6 +122,10 @@ pub const TABLE: &[Key] = rows! {
 
     "tls": Kind::Section, SECTION_DEFAULTS, Live, NOW, "TLS to the clients";
     "tls.policy": Kind::Choice(model::Policy::CHOICES), toml("\"intermediate\""), Live, NOW, "`modern`: TLS 1.3 only; `intermediate`: 1.2 and 1.3 with AEAD suites only";
+    "tls.max_version": Kind::Choice(model::TlsVersionLimit::CHOICES), toml("\"1.3\""), Live, NOW, "The latest version that is spoken; `1.2` only for clients that fail with TLS 1.3, and not with `policy = \"modern\"`";
+    "tls.aeads": Kind::List("`aes-128-gcm`, `aes-256-gcm`, `chacha20-poly1305`"), absent("all of them"), Live, NOW, "The ciphers that are offered, in the order of Offramp. TLS 1.3 requires `aes-128-gcm` of every client (RFC 8446)";
+    "tls.no_server_name": Kind::Choice(model::Nameless::CHOICES), toml("\"default\""), Live, NOW, "What clients get that send no server name (SNI): the default certificate, or a refusal before the handshake. Routes with `passthrough` do not ask";
+    "tls.unknown_name": Kind::Choice(model::Nameless::CHOICES), toml("\"default\""), Live, NOW, "What clients get whose server name is in no certificate: the default certificate, or a refusal with the alert `unrecognized_name`";
     "tls.tickets": count(0, 8), toml("1"), Live, NOW, "TLS 1.3 tickets per handshake; 0: no resumption. Each ticket costs CPU time. More than one helps clients that open several connections at once and use each ticket once";
     "tls.ticket_rotation": Kind::Duration { min: ms(1000), max: hours(72) }, toml("\"6h\""), Live, NOW, "How long a ticket key is used before a new one replaces it";
     "tls.record_size": RECORD_SIZE, toml("\"adaptive\""), Live, NOW, "The size of sent records; adaptive: small ones first on a new or idle connection, then 16 KiB";
@@ -281,8 +285,13 @@ pub const TABLE: &[Key] = rows! {
     "route.log_one_in": count(1, 1_000_000), toml("1"), Live, NOW, "Write one in this many events of requests and connections; failures are always written";
     "route.send_proxy": Kind::ChoiceOrTable(model::ProxyVersion::CHOICES), absent("no header"), Live, NOW, "The PROXY protocol header that servers get first";
     "route.send_proxy.version": Kind::Choice(model::ProxyVersion::CHOICES), REQUIRED, Live, NOW, "The version; `v2` has TLS details, ALPN, authority and a unique id";
+    "route.send_proxy.tls": Kind::Bool, toml("true"), Live, NOW, "`false`: without TLS details, ALPN and authority in the v2 header, for servers that refuse or misread them";
     "route.send_proxy.crc32c": Kind::Bool, toml("false"), Live, NOW, "Add a checksum to the v2 header";
     "route.send_proxy.client_certificate": Kind::Bool, toml("false"), Live, NOW, "Add the client's certificate to the v2 header";
+    "route.tls": Kind::Section, absent("as [tls] says"), Live, NOW, "TLS where it differs from [tls]. On listeners of HTTP, routes of one host have the same";
+    "route.tls.policy": Kind::Choice(model::Policy::CHOICES), absent("as [tls] says"), Live, NOW, "`modern`: TLS 1.3 only; `intermediate`: 1.2 and 1.3";
+    "route.tls.max_version": Kind::Choice(model::TlsVersionLimit::CHOICES), absent("as [tls] says"), Live, NOW, "The latest version that is spoken";
+    "route.tls.aeads": Kind::List("`aes-128-gcm`, `aes-256-gcm`, `chacha20-poly1305`"), absent("as [tls] says"), Live, NOW, "The ciphers that are offered";
     "route.client_auth": Kind::Section, absent("clients are not asked for a certificate"), Live, NOW, "Mutual TLS";
     "route.client_auth.mode": Kind::Choice(model::AuthMode::CHOICES), toml("\"required\""), Live, NOW, "Whether a client without a certificate is refused";
     "route.client_auth.ca": Kind::List("paths of files"), absent("required without `trust_domains`"), Live, NOW, "The PEM files with the authorities that clients' certificates are checked against";
@@ -347,6 +356,7 @@ pub const TABLE: &[Key] = rows! {
     "backend.*.tls.verify": Kind::Text("`system` or a CA file"), toml("\"system\""), Live, NOW, "What servers' certificates are checked against: the authorities of the system, or those of a PEM file";
     "backend.*.tls.crl": Kind::List("paths of files"), absent("nobody is revoked"), Live, NOW, "The files with the authorities' revocation lists, in PEM or DER; an authority without a list has revoked nobody";
     "backend.*.tls.pin": Kind::List("`sha256/` and base64"), absent("certificates are checked by `verify`"), Live, NOW, "Hashes of public keys, of which a server's certificate must have one; nothing else in it is checked then";
+    "backend.*.tls.unsafe_no_verification": Kind::Bool, toml("false"), Live, NOW, "`true`: the certificates of servers are not verified, so that whoever is on the way can read and change everything. `check` warns of it";
     "backend.*.tls.name": Kind::Text("a host name or an address"), absent("the server's host"), Live, NOW, "The name that servers' certificates must be valid for";
     "backend.*.tls.sni": Kind::Text("a host name"), absent("the name that is checked, unless it is an address"), Live, NOW, "The name that is sent to servers (SNI)";
     "backend.*.tls.cert": Kind::Text("a PEM file"), absent("none"), Live, NOW, "The certificate that is shown to servers that ask for one, and its chain";

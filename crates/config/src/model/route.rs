@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use super::words::words;
 use super::{
-    AlpnId, ClientNetworks, Credentials, FilePath, HostPattern, HttpRules, Ja4Pattern, Name, Redirect,
-    Respond, RoutePath, ServerAddress, Size, Split, StaticFiles,
+    AeadCipher, AlpnId, ClientNetworks, Credentials, FilePath, HostPattern, HttpRules, Ja4Pattern, Name,
+    Policy, Redirect, Respond, RoutePath, ServerAddress, Size, Split, StaticFiles, Tls, TlsVersionLimit,
 };
 use crate::error::{At, Problem, shown};
 
@@ -32,6 +32,8 @@ pub struct Route {
     pub target: Target,
     /// Whether and how clients are asked for a certificate; never with [`Target::Passthrough`].
     pub client_auth: Option<ClientAuth>,
+    /// What differs from `[tls]`; nothing with [`Target::Passthrough`].
+    pub tls: RouteTls,
     /// Clients that are refused by their JA4 fingerprint.
     pub deny_ja4: Vec<Ja4Pattern>,
     /// Where clients may come from.
@@ -58,6 +60,7 @@ impl Route {
             path: RoutePath::default(),
             target,
             client_auth: None,
+            tls: RouteTls::default(),
             deny_ja4: Vec::new(),
             networks: ClientNetworks::default(),
             credentials: Credentials::default(),
@@ -207,12 +210,40 @@ pub enum SendProxy {
 }
 
 /// The optional TLVs of a PROXY header of version 2.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyV2 {
+    /// What was agreed on with the client: TLS, the protocol, the server name (PP2_TYPE_SSL, _ALPN, _AUTHORITY).
+    pub tls: bool,
     /// A checksum (PP2_TYPE_CRC32C).
     pub crc32c: bool,
     /// The client's certificate (PP2_SUBTYPE_SSL_CLIENT_CERT); only with [`ClientAuth`].
     pub client_certificate: bool,
+}
+
+impl Default for ProxyV2 {
+    fn default() -> Self {
+        ProxyV2 { tls: true, crc32c: false, client_certificate: false }
+    }
+}
+
+/// The TLS of a route, where it differs from `[tls]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteTls {
+    /// Which versions and suites are offered.
+    pub policy: Option<Policy>,
+    /// The latest version that is spoken.
+    pub max_version: Option<TlsVersionLimit>,
+    /// The ciphers that are offered; empty: those of `[tls]`.
+    pub aeads: Vec<AeadCipher>,
+}
+
+impl RouteTls {
+    /// The versions and ciphers of the route: TLS 1.3, TLS 1.2, and the ciphers.
+    pub fn over<'t>(&'t self, tls: &'t Tls) -> (bool, bool, &'t [AeadCipher]) {
+        let newest = self.max_version.unwrap_or(tls.max_version) == TlsVersionLimit::Tls13;
+        let older = self.policy.unwrap_or(tls.policy) == Policy::Intermediate;
+        (newest, older, if self.aeads.is_empty() { &tls.aeads } else { &self.aeads })
+    }
 }
 
 /// Mutual TLS.

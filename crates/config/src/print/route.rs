@@ -7,7 +7,8 @@ use crate::model::{
     BasicAuth, ClientAuth, Compress, Credentials, EncodedSlashes, ErrorPages, FilePath, ForwardAuth,
     HeaderChanges, HeaderField, HeaderValue, Hsts, HttpRules, Jwks, JwtAuth, KeyServer, Listeners,
     Maintenance, Mirror, PathForm, PathRewrite, ProxyV2, ProxyVersion, Redirect, Relay, RelayTarget, Respond,
-    Rewrite, Route, RouteLimits, Satisfy, SendProxy, Split, StaticFiles, StatusRange, Target, TrustDomain,
+    Rewrite, Route, RouteLimits, RouteTls, Satisfy, SendProxy, Split, StaticFiles, StatusRange, Target,
+    TrustDomain,
 };
 use crate::units::print_duration;
 
@@ -52,6 +53,7 @@ pub(crate) fn route(out: &mut String, route: &Route, pages_of_all: bool) {
     if let Some(auth) = &route.client_auth {
         client_auth(out, auth);
     }
+    route_tls(out, &route.tls);
     if !route.deny_ja4.is_empty() {
         list(out, "deny_ja4", &route.deny_ja4);
     }
@@ -188,14 +190,25 @@ fn send_proxy(out: &mut String, version: Option<SendProxy>) {
     match version {
         None => {}
         Some(SendProxy::V1) => text(out, "send_proxy", ProxyVersion::V1),
-        Some(SendProxy::V2(ProxyV2 { crc32c, client_certificate })) => bare(
+        Some(SendProxy::V2(ProxyV2 { tls, crc32c, client_certificate })) => bare(
             out,
             "send_proxy",
             format_args!(
-                "{{ version = \"{}\", crc32c = {crc32c}, client_certificate = {client_certificate} }}",
+                "{{ version = \"{}\", tls = {tls}, crc32c = {crc32c}, client_certificate = {client_certificate} }}",
                 ProxyVersion::V2
             ),
         ),
+    }
+}
+
+fn route_tls(out: &mut String, tls: &RouteTls) {
+    let RouteTls { policy, max_version, aeads } = tls;
+    let policy = policy.map(|policy| format!("policy = \"{policy}\""));
+    let version = max_version.map(|version| format!("max_version = \"{version}\""));
+    let aeads = (!aeads.is_empty()).then(|| format!("aeads = {}", array(aeads)));
+    let parts: Vec<String> = [policy, version, aeads].into_iter().flatten().collect();
+    if !parts.is_empty() {
+        bare(out, "tls", format_args!("{{ {} }}", parts.join(", ")));
     }
 }
 

@@ -10,8 +10,9 @@ use std::time::Duration;
 use super::{Origin, Scalar};
 use crate::error::{Problem, shown};
 use crate::model::{
-    AccessOutput, Bounded, Endpoint, FieldName, FilePath, GraphitePrefix, ListenAddress, LogOutput, Name,
-    OtlpUrl, RecordSize, RecordSizeLimit, ServerAddress, Size, StoreUrl, SyslogAddress, User, Workers,
+    AccessOutput, AeadCipher, Bounded, Endpoint, FieldName, FilePath, GraphitePrefix, ListenAddress,
+    LogOutput, Name, OtlpUrl, RecordSize, RecordSizeLimit, ServerAddress, Size, StoreUrl, SyslogAddress,
+    User, Workers,
 };
 use crate::units::Rate;
 
@@ -171,6 +172,7 @@ trait Listed: FromStr<Err = Problem> + Display + PartialEq {}
 
 impl Listed for FieldName {}
 impl Listed for Name {}
+impl Listed for AeadCipher {}
 
 impl<T: Listed> Plain for Vec<T> {
     fn write(&self) -> Scalar {

@@ -125,7 +125,10 @@ fn sections_are_what_they_say() {
     assert_eq!(route.hosts[0].to_string(), "example.org");
     let Target::Relay(relay) = &route.target else { panic!() };
     assert_eq!(relay.to, RelayTarget::Backend("app".parse().unwrap()));
-    assert_eq!(relay.send_proxy, Some(SendProxy::V2(ProxyV2 { crc32c: true, client_certificate: true })));
+    assert_eq!(
+        relay.send_proxy,
+        Some(SendProxy::V2(ProxyV2 { tls: true, crc32c: true, client_certificate: true }))
+    );
     let auth = route.client_auth.as_ref().unwrap();
     assert_eq!(auth.ca[0].path, Path::new("/etc/offramp/clients.pem"));
     assert_eq!(auth.allow.len(), 2);

@@ -468,6 +468,42 @@ fn conflicts_between_items() {
 }
 
 #[test]
+fn conflicts_of_tls() {
+    let route = "[[route]]\nserver = \"a:1\"\n";
+    let cases = [
+        (
+            format!("{route}[tls]\npolicy = \"modern\"\nmax_version = \"1.2\""),
+            "no version of TLS is left",
+        ),
+        (format!("{route}tls = {{ policy = \"modern\", max_version = \"1.2\" }}"), "no version of TLS is left"),
+        (format!("{route}tls = {{ aeads = [] }}"), "`aeads` is empty"),
+        (format!("{route}tls = {{ aeads = \"aes-128-cbc\" }}"), "is no cipher"),
+        ("[[route]]\npassthrough = \"a:1\"\ntls = { policy = \"modern\" }".to_owned(), "`tls` cannot go"),
+        (
+            "[[listener]]\nmode = \"http\"\n[[route]]\nhost = \"a\"\nserver = \"b:1\"\ntls = { max_version = \"1.2\" }\n\
+             [[route]]\nhost = \"a\"\npath = \"/b\"\nserver = \"b:1\""
+                .to_owned(),
+            "differ in `tls`",
+        ),
+        (
+            "[[route]]\nbackend = \"a\"\n[backend.a]\nservers = \"a:1\"\ntls = { verify = \"off\" }".to_owned(),
+            "unsafe_no_verification = true",
+        ),
+        (
+            "[[route]]\nbackend = \"a\"\n[backend.a]\nservers = \"a:1\"\n\
+             tls = { verify = \"system\", unsafe_no_verification = true }"
+                .to_owned(),
+            "`verify` cannot go with",
+        ),
+    ];
+    for (text, expected) in cases {
+        let errors = errors(&text);
+        assert!(errors.to_string().contains(expected), "{text}\n{errors}");
+        assert_eq!(errors.count(), 1, "{text}\n{errors}");
+    }
+}
+
+#[test]
 fn routes_of_different_specificity_do_not_conflict() {
     let text = "[[listener]]\n[[route]]\nserver = \"a:1\"\n[[route]]\nlistener = \"default\"\nserver = \"a:2\"\n\
                 [[route]]\nhost = \"x\"\nserver = \"a:3\"\n[[route]]\nhost = \"*.x\"\nserver = \"a:4\"\n\

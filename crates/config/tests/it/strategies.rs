@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use offramp_config::model::{
-    AccessFormat, AccessLog, AccessOutput, Admin, Algorithm, AlpnId, Anonymize, Backend, CertificateSource,
-    ClientNetworks, Compress, Eject, EncodedSlashes, Endpoint, ErrorPages, FilePath, HeaderChanges,
-    HeaderName, HeaderValue, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules,
+    AccessFormat, AccessLog, AccessOutput, Admin, AeadCipher, Algorithm, AlpnId, Anonymize, Backend,
+    CertificateSource, ClientNetworks, Compress, Eject, EncodedSlashes, Endpoint, ErrorPages, FilePath,
+    HeaderChanges, HeaderName, HeaderValue, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules,
     ImpliedCertificates, Ja4Pattern, Level, Limits, ListenAddress, Listener, Listeners, Log, LogFormat,
-    LogOutput, LogStore, Metrics, Mode, Name, Networks, Origins, Passthrough, PathForm, Policy, Pool,
-    PostgresCancel, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay,
+    LogOutput, LogStore, Metrics, Mode, Name, Nameless, Networks, Origins, Passthrough, PathForm, Policy,
+    Pool, PostgresCancel, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay,
     RelayTarget, Respond, Rewrite, Route, RoutePath, Sandbox, SendProxy, Server, ServerAddress, ServerState,
     Shared, Size, StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, UpgradeProtocol, User,
     Weight, Workers,
@@ -81,8 +81,11 @@ fn relay(backends: Vec<Name>) -> impl Strategy<Value = Relay> {
     };
     let proxy = prop_oneof![
         Just(SendProxy::V1),
-        any::<(bool, bool)>()
-            .prop_map(|(crc32c, client_certificate)| SendProxy::V2(ProxyV2 { crc32c, client_certificate })),
+        any::<(bool, bool)>().prop_map(|(crc32c, client_certificate)| SendProxy::V2(ProxyV2 {
+            tls: true,
+            crc32c,
+            client_certificate
+        })),
     ];
     (to, option::of(proxy)).prop_map(|(to, send_proxy)| Relay { to, send_proxy })
 }
@@ -90,7 +93,11 @@ fn relay(backends: Vec<Name>) -> impl Strategy<Value = Relay> {
 fn passthrough() -> impl Strategy<Value = Passthrough> {
     let version = prop_oneof![
         Just(SendProxy::V1),
-        any::<bool>().prop_map(|crc32c| SendProxy::V2(ProxyV2 { crc32c, client_certificate: false })),
+        any::<(bool, bool)>().prop_map(|(tls, crc32c)| SendProxy::V2(ProxyV2 {
+            tls,
+            crc32c,
+            client_certificate: false
+        })),
     ];
     (server_address(), option::of(version))
         .prop_map(|(server, send_proxy)| Passthrough { server, send_proxy })
@@ -488,6 +495,9 @@ fn tls() -> impl Strategy<Value = Tls> {
                 ImpliedCertificates::Acme => vec!["by.dns".parse().unwrap()],
                 ImpliedCertificates::Local => Vec::new(),
             },
+            aeads: AeadCipher::ALL.iter().copied().skip(usize::from(tickets % 3)).collect(),
+            unknown_name: if post_quantum { Nameless::Refuse } else { Nameless::Default },
+            ..Tls::default()
         },
     )
 }

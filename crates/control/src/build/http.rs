@@ -180,7 +180,9 @@ fn handshake(
     report: &mut Report,
 ) -> Option<HttpTls> {
     let auth = route.and_then(|route| route.client_auth.as_ref());
-    let terms = termination.terms(&AlpnId::of_http(), auth, at, report)?;
+    let of_all = model::RouteTls::default();
+    let tls = route.map_or(&of_all, |route| &route.tls);
+    let terms = termination.terms(tls, &AlpnId::of_http(), auth, at, report)?;
     Some(HttpTls {
         tls: Some(terms.configs),
         allow: auth.map(|auth| tls::allow(auth, at, report)),
@@ -195,9 +197,15 @@ fn class(route: &model::Route, termination: &Termination<'_>) -> AuthClass {
     for pattern in &route.deny_ja4 {
         pattern.as_str().hash(&mut hasher);
     }
+    // A connection of another host may have been made by weaker terms.
+    let policy = termination.policy(&route.tls);
+    let is_usual = policy == termination.policy(&model::RouteTls::default());
+    if !is_usual {
+        policy.hash(&mut hasher);
+    }
     let Some(auth) = &route.client_auth else {
         // 0 is that there is no rule.
-        return if route.deny_ja4.is_empty() {
+        return if route.deny_ja4.is_empty() && is_usual {
             AuthClass::default()
         } else {
             AuthClass(hasher.finish().max(1))

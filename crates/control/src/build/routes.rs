@@ -156,9 +156,9 @@ impl Prepared {
         };
         let backend = place(&relay.to, &route.at, backends, report)?;
         let auth = route.client_auth.as_ref();
-        let terms = ends.tls.then(|| termination.terms(&route.alpn, auth, &route.at, report));
+        let terms = ends.tls.then(|| termination.terms(&route.tls, &route.alpn, auth, &route.at, report));
         let alpn = if route.alpn.is_empty() { &[AlpnId::of_postgres()] } else { &route.alpn[..] };
-        let postgres = ends.postgres.then(|| termination.terms(alpn, auth, &route.at, report));
+        let postgres = ends.postgres.then(|| termination.terms(&route.tls, alpn, auth, &route.at, report));
         let allow = auth.map(|auth| tls::allow(auth, &route.at, report));
         // What cannot be made was reported.
         let made = |terms: Option<Option<Terms>>| match terms {
@@ -246,7 +246,8 @@ pub(super) fn send_proxy(version: model::SendProxy) -> SendProxy {
     match version {
         model::SendProxy::V1 => SendProxy::V1,
         model::SendProxy::V2(options) => {
-            SendProxy::V2 { crc32c: options.crc32c, client_certificate: options.client_certificate }
+            let model::ProxyV2 { tls, crc32c, client_certificate } = options;
+            SendProxy::V2 { tls, crc32c, client_certificate }
         }
     }
 }

@@ -68,6 +68,7 @@ impl<'a> Connectors<'a> {
         let anchors = match &tls.verify {
             model::Verify::System => self.sources.system()?,
             model::Verify::File(file) => self.sources.authorities(&file.path)?,
+            model::Verify::Nothing => return Some(Verify::Nothing),
             model::Verify::Pins(pins) => {
                 return Some(Verify::Pins(pins.iter().map(|pin| pin.0).collect()));
             }

@@ -10,7 +10,7 @@ use offramp_certs::store::Store;
 use offramp_config::At;
 use offramp_config::model::{self, AlpnId, AuthMode, FilePath};
 use offramp_observe::facts::Offer;
-use offramp_tls::{ClientAuth, Configs, Policy, TicketKeys};
+use offramp_tls::{Ciphers, ClientAuth, Configs, Policy, TicketKeys};
 use offramp_wire::client_hello::{group_name, scheme_name, suite_name};
 use rustls::{RootCertStore, SignatureScheme};
 
@@ -25,9 +25,10 @@ pub(super) struct Terms {
     pub(super) offer: Arc<Offer>,
 }
 
-/// What makes two routes' TLS the same: protocols, and the rule for client certificates.
+/// What makes two routes' TLS the same: versions and ciphers, protocols, and the rule for client certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
+    policy: Policy,
     alpn: Vec<AlpnId>,
     auth: Option<AuthKey>,
 }
@@ -44,7 +45,7 @@ struct AuthKey {
 }
 
 impl Key {
-    fn of(alpn: &[AlpnId], auth: Option<&model::ClientAuth>) -> Self {
+    fn of(policy: Policy, alpn: &[AlpnId], auth: Option<&model::ClientAuth>) -> Self {
         let paths =
             |files: &[FilePath]| -> Vec<PathBuf> { files.iter().map(|file| file.path.clone()).collect() };
         let domain = |one: &model::TrustDomain| (one.name.to_string(), paths(&one.ca));
@@ -55,13 +56,13 @@ impl Key {
             crl: paths(&auth.crl),
             allow: auth.allow.iter().map(ToString::to_string).collect(),
         });
-        Self { alpn: alpn.to_vec(), auth }
+        Self { policy, alpn: alpn.to_vec(), auth }
     }
 }
 
 /// Makes the terms of routes.
 pub(super) struct Termination<'a> {
-    policy: Policy,
+    tls: &'a model::Tls,
     store: &'a Arc<Store>,
     tickets: &'a Arc<TicketKeys>,
     sources: &'a Sources,
@@ -72,40 +73,55 @@ pub(super) struct Termination<'a> {
 
 impl<'a> Termination<'a> {
     pub(super) fn new(
-        tls: &model::Tls,
+        tls: &'a model::Tls,
         store: &'a Arc<Store>,
         tickets: &'a Arc<TicketKeys>,
         sources: &'a Sources,
     ) -> Self {
-        let policy = Policy {
-            tls12: tls.policy == model::Policy::Intermediate,
-            post_quantum: tls.post_quantum,
-            tickets: tls.tickets.get().into(),
-        };
         let schemes = schemes(store);
-        Self { policy, store, tickets, sources, schemes, made: HashMap::new() }
+        Self { tls, store, tickets, sources, schemes, made: HashMap::new() }
+    }
+
+    /// The versions and ciphers of a route, or of no route.
+    pub(super) fn policy(&self, route: &model::RouteTls) -> Policy {
+        let (tls13, tls12, aeads) = route.over(self.tls);
+        let has = |aead| aeads.is_empty() || aeads.contains(&aead);
+        Policy {
+            tls13,
+            tls12,
+            ciphers: Ciphers {
+                aes_128_gcm: has(model::AeadCipher::Aes128Gcm),
+                aes_256_gcm: has(model::AeadCipher::Aes256Gcm),
+                chacha20_poly1305: has(model::AeadCipher::ChaCha20Poly1305),
+            },
+            post_quantum: self.tls.post_quantum,
+            tickets: self.tls.tickets.get().into(),
+        }
     }
 
     /// The terms for these protocols and client certificates; `None` where that is impossible, which
     /// is reported once.
     pub(super) fn terms(
         &mut self,
+        route: &model::RouteTls,
         alpn: &[AlpnId],
         auth: Option<&model::ClientAuth>,
         at: &At,
         report: &mut Report,
     ) -> Option<Terms> {
-        let key = Key::of(alpn, auth);
+        let policy = self.policy(route);
+        let key = Key::of(policy, alpn, auth);
         if let Some(made) = self.made.get(&key) {
             return made.clone();
         }
-        let made = self.make(alpn, auth, at, report);
+        let made = self.make(&policy, alpn, auth, at, report);
         self.made.insert(key, made.clone());
         made
     }
 
     fn make(
         &mut self,
+        policy: &Policy,
         alpn: &[AlpnId],
         auth: Option<&model::ClientAuth>,
         at: &At,
@@ -122,7 +138,7 @@ impl<'a> Termination<'a> {
             }
         };
         let protocols: Vec<Vec<u8>> = alpn.iter().map(|id| id.as_bytes().to_vec()).collect();
-        match Configs::build(&self.policy, self.store, &protocols, &auth, self.tickets) {
+        match Configs::build(policy, self.store, &protocols, &auth, self.tickets) {
             Ok(configs) => Some(Terms { offer: Arc::new(self.offer(&configs)), configs }),
             Err(error) => {
                 report.error(at, error.to_string());
@@ -203,6 +219,9 @@ const SCHEMES: [SignatureScheme; 10] = [
 mod tests {
     use super::*;
 
+    const POLICY: Policy =
+        Policy { tls13: true, tls12: true, ciphers: Ciphers::ALL, post_quantum: true, tickets: 1 };
+
     #[test]
     fn a_file_of_authorities_is_not_one_of_revocation_lists() {
         let files =
@@ -215,14 +234,16 @@ mod tests {
             allow: Vec::new(),
             xfcc: false,
         };
-        let key = |ca: &[&str], crl: &[&str]| Key::of(&[], Some(&auth(ca, crl)));
+        let key = |ca: &[&str], crl: &[&str]| Key::of(POLICY, &[], Some(&auth(ca, crl)));
         // The same handshake for both would trust the authorities of `both.pem` on a route that does not name them.
         assert_ne!(key(&["/root.pem"], &["/both.pem"]), key(&["/root.pem", "/both.pem"], &[]));
         assert_eq!(key(&["/root.pem"], &["/both.pem"]), key(&["/root.pem"], &["/both.pem"]));
-        assert_ne!(Key::of(&[], None), key(&["/root.pem"], &[]));
+        assert_ne!(Key::of(POLICY, &[], None), key(&["/root.pem"], &[]));
+        let modern = Policy { tls12: false, ..POLICY };
+        assert_ne!(Key::of(POLICY, &[], None), Key::of(modern, &[], None));
         // Who may enter is a part of the rule to which sessions are bound.
         let mut alice = auth(&["/root.pem"], &[]);
         alice.allow = vec!["cn:alice".parse().unwrap()];
-        assert_ne!(Key::of(&[], Some(&alice)), key(&["/root.pem"], &[]));
+        assert_ne!(Key::of(POLICY, &[], Some(&alice)), key(&["/root.pem"], &[]));
     }
 }

@@ -30,7 +30,7 @@ fn server_tls(tls: &model::ServerTls, look: &mut Look<'_>, report: &mut Report) 
     match &tls.verify {
         model::Verify::System => system(&tls.at, look, report),
         model::Verify::File(ca) => authorities(ca, look, report),
-        model::Verify::Pins(_) => {}
+        model::Verify::Pins(_) | model::Verify::Nothing => {}
     }
     tls.crl.iter().for_each(|crl| revoked(crl, look, report));
     if let Some(files) = &tls.certificate {

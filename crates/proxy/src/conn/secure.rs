@@ -32,7 +32,7 @@ use crate::greeting::{Greeting, PostgresPreamble};
 use crate::late::Doing;
 use crate::limit::client_key;
 use crate::snapshot::http::HttpTls;
-use crate::snapshot::{Listener, ListenerTls, Preamble, Relay, Route, Snapshot, Target};
+use crate::snapshot::{Listener, ListenerTls, Preamble, Relay, Route, Snapshot, Strangers, Target};
 use crate::worker::Worker;
 use crate::{failure, greeting};
 
@@ -87,7 +87,7 @@ pub(super) enum Greeted<'l> {
 }
 
 /// The beginning of a connection to a listener with TLS.
-pub(super) enum Opened {
+pub(super) enum Prologue {
     /// TLS begins, as it does for every client of the listener.
     Tls,
     /// TLS begins though other clients ask for it first.
@@ -103,12 +103,12 @@ pub(super) async fn begin(
     socket: &Socket,
     buffer: &mut Buffer,
     deadline: tokio::time::Instant,
-) -> Result<Opened, Close> {
-    let Some(Preamble::Postgres { clear_cancel }) = tls.preamble else { return Ok(Opened::Tls) };
+) -> Result<Prologue, Close> {
+    let Some(Preamble::Postgres { clear_cancel }) = tls.preamble else { return Ok(Prologue::Tls) };
     match timeout_at(deadline, greeting::postgres_preamble(socket, buffer, clear_cancel)).await {
-        Ok(PostgresPreamble::Asked) => Ok(Opened::Tls),
-        Ok(PostgresPreamble::Direct) => Ok(Opened::Direct),
-        Ok(PostgresPreamble::Cancel) => Ok(Opened::Cancel),
+        Ok(PostgresPreamble::Asked) => Ok(Prologue::Tls),
+        Ok(PostgresPreamble::Direct) => Ok(Prologue::Direct),
+        Ok(PostgresPreamble::Cancel) => Ok(Prologue::Cancel),
         Ok(PostgresPreamble::Refused(close, last)) => {
             farewell(&life.worker, socket, &last).await;
             Err(close)
@@ -237,6 +237,9 @@ fn choose<'l>(
         return Ok(Greeted::Lacking(waiting));
     }
     let certificate = match pick {
+        Pick::Found { by: By::Default, .. } if refuses(tls.strangers, host) => {
+            return Err((unknown(), Cause::UnknownName));
+        }
         Pick::Found { certificate, .. } => Arc::clone(certificate),
         Pick::NoneForName => return Err((unknown(), Cause::UnknownName)),
     };
@@ -253,6 +256,10 @@ fn choose<'l>(
         bytes: buffer.filled().into(),
     };
     Ok(Greeted::Chosen(kept, Some(route)))
+}
+
+fn refuses(strangers: Strangers, host: Option<&str>) -> bool {
+    if host.is_some() { strangers.unknown_name } else { strangers.without_name }
 }
 
 /// The refusal of a client for whose name there are routes, but none with a protocol that it offers

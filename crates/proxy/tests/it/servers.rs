@@ -143,7 +143,7 @@ fn an_answer_in_the_middle_of_an_upload_arrives() {
 
 #[test]
 fn the_server_is_told_who_the_client_is() {
-    for version in [SendProxy::V1, SendProxy::V2 { crc32c: true, client_certificate: false }] {
+    for version in [SendProxy::V1, SendProxy::V2 { tls: true, crc32c: true, client_certificate: false }] {
         let (app, recording) = Recording::start(&Listen::Ipv4).unwrap();
         let proxy =
             TestProxy::open(&[app.address()], &Setup { send_proxy: Some(version), ..Setup::default() });

@@ -25,7 +25,7 @@ use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
 use offramp_testkit::ca::{Ca, Key, Leaf};
 use offramp_testkit::server;
-use offramp_tls::{ClientAuth, Configs, Policy, TicketKeys};
+use offramp_tls::{Ciphers, ClientAuth, Configs, Policy, TicketKeys};
 use offramp_upstream::{Backend, Server};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls_pki_types::pem::PemObject;
@@ -301,7 +301,7 @@ pub(crate) fn eventually(done: impl Fn() -> bool) {
 
 fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
     let tickets = Arc::new(TicketKeys::new(Duration::from_secs(3600)).unwrap());
-    let policy = Policy { tls12: true, post_quantum: false, tickets: 2 };
+    let policy = Policy { tls13: true, tls12: true, ciphers: Ciphers::ALL, post_quantum: false, tickets: 2 };
     let configs = Configs::build(&policy, &pki().store, &[], &ClientAuth::None, &tickets).unwrap();
     let alpn = [b"h2".to_vec(), b"http/1.1".to_vec()];
     let http = Configs::build(&policy, &pki().store, &alpn, &ClientAuth::None, &tickets).unwrap();
@@ -327,6 +327,7 @@ fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
             }),
         };
         let tls = (!matches!(kind, ListenerKind::Plain | ListenerKind::Http)).then(|| ListenerTls {
+            strangers: offramp_proxy::snapshot::Strangers::default(),
             store: Arc::clone(&pki().store),
             fallback: configs.clone(),
             ja4: true,

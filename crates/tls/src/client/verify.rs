@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use offramp_certs::anchors::{Exact, Shown};
+use offramp_certs::anchors::{Exact, ShownBy};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
@@ -13,14 +13,18 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
+use super::sessions::SessionCache;
 use super::{Settings, Verify};
 use crate::setup::SetupError;
+use crate::tickets::Expiry;
 use crate::verifier::{Group, groups, noting, verdict};
 
 /// Checks certificates by one rule. The name is that of the rule, whatever name was sent.
 #[derive(Debug)]
 pub(super) struct Verifier {
     rule: Rule,
+    /// The sessions that follow, which end with the certificates.
+    sessions: Arc<SessionCache>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -28,12 +32,18 @@ pub(super) struct Verifier {
 enum Rule {
     Roots { groups: Vec<Group<WebPkiServerVerifier>>, exact: Exact, name: ServerName<'static> },
     Pins(Vec<[u8; 32]>),
+    Nothing,
 }
 
 impl Verifier {
-    pub(super) fn new(settings: &Settings, provider: &Arc<CryptoProvider>) -> Result<Self, SetupError> {
+    pub(super) fn new(
+        settings: &Settings,
+        provider: &Arc<CryptoProvider>,
+        sessions: Arc<SessionCache>,
+    ) -> Result<Self, SetupError> {
         let rule = match &settings.verify {
             Verify::Pins(pins) => Rule::Pins(pins.clone()),
+            Verify::Nothing => Rule::Nothing,
             Verify::Roots(trust) => {
                 let groups = groups(&trust.revoked, |lists| {
                     let (roots, provider) = (Arc::clone(&trust.roots), Arc::clone(provider));
@@ -49,7 +59,7 @@ impl Verifier {
                 Rule::Roots { groups, exact: trust.exact.clone(), name: settings.name.clone() }
             }
         };
-        Ok(Self { rule, algorithms: provider.signature_verification_algorithms })
+        Ok(Self { rule, sessions, algorithms: provider.signature_verification_algorithms })
     }
 }
 
@@ -78,9 +88,14 @@ impl ServerCertVerifier for Verifier {
                     verifier.verify_server_cert(leaf, chain, name, ocsp, now)
                 });
                 let accepted = ServerCertVerified::assertion();
-                exact.overrule(said, accepted, leaf, Shown::ByServer(name), now)
+                let said = exact.overrule(said, accepted, leaf, ShownBy::Server(name), now);
+                if said.is_ok() {
+                    self.sessions.accepted(Expiry::of_chain(leaf, chain, now));
+                }
+                said
             }
             Rule::Pins(pins) => is_pinned(leaf, pins),
+            Rule::Nothing => Ok(ServerCertVerified::assertion()),
         };
         noting(said, leaf)
     }

@@ -26,6 +26,12 @@ impl Expiry {
     /// No client certificate, no end.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
+    /// The end at this second of the Unix epoch.
+    #[cfg(test)]
+    pub(crate) fn at(second: u64) -> Self {
+        Self(second)
+    }
+
     /// Calls rustls for the connection that this belongs to.
     pub(crate) fn during<T>(&mut self, call: impl FnOnce() -> T) -> T {
         NOTED.set(*self);
@@ -62,7 +68,7 @@ impl Expiry {
     }
 
     /// The end is part of validity (RFC 5280 §4.1.2.5).
-    pub(super) fn is_over(self, now: UnixTime) -> bool {
+    pub(crate) fn is_over(self, now: UnixTime) -> bool {
         now.as_secs() > self.0
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use offramp_certs::store::{Entry, Store};
 use offramp_certs::{Certificate, file};
-use offramp_tls::{ClientAuth, Configs, Policy, TicketKeys};
+use offramp_tls::{Ciphers, ClientAuth, Configs, Policy, TicketKeys};
 use rcgen::{
     BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256,
     SignatureAlgorithm,
@@ -133,7 +133,13 @@ pub(crate) struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Self {
-            policy: Policy { tls12: true, post_quantum: true, tickets: 2 },
+            policy: Policy {
+                tls13: true,
+                tls12: true,
+                ciphers: Ciphers::ALL,
+                post_quantum: true,
+                tickets: 2,
+            },
             certificates: vec![Arc::clone(&pki().ecdsa), Arc::clone(&pki().rsa)],
             default: true,
             alpn: Vec::new(),

@@ -34,6 +34,7 @@ pub(super) fn client_auth() -> impl Strategy<Value = ClientAuth> {
 pub(super) fn server_tls() -> impl Strategy<Value = ServerTls> {
     let verify = prop_oneof![
         Just(Verify::System),
+        Just(Verify::Nothing),
         file().prop_map(Verify::File),
         any::<[u8; 32]>().prop_map(|hash| Verify::Pins(vec![Pin(hash)])),
     ];
@@ -43,7 +44,7 @@ pub(super) fn server_tls() -> impl Strategy<Value = ServerTls> {
     (verify, vec(file(), 0..3), option::of(certificate), option::of(alpn), preamble).prop_map(
         |(verify, mut crl, certificate, alpn, preamble)| {
             // A Unix socket needs a name, and a pin must not have one.
-            let named = !matches!(verify, Verify::Pins(_));
+            let named = !matches!(verify, Verify::Pins(_) | Verify::Nothing);
             let name = named.then(|| "db.internal".parse::<TlsName>().unwrap());
             crl.retain(|_| named);
             distinct(&mut crl);
