@@ -112,7 +112,8 @@ process_memory = "9MiB"
 file_cache = "9MiB"
 compression_memory = "9MiB"
 "#,
-        "[access_log]\noutput = \"syslog\"\nsyslog = \"udp://192.0.2.1:514\"\n",
+        "[access_log]\noutput = \"syslog\"\nsyslog = \"udp://192.0.2.1:514\"\n\
+         [tls]\nmax_version = \"1.2\"\naeads = [\"aes-256-gcm\"]\nno_server_name = \"refuse\"\nunknown_name = \"refuse\"\n",
     ];
 
     #[test]
