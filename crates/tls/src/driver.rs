@@ -180,9 +180,12 @@ pub async fn handshake(
         if fresh {
             // A HelloRetryRequest is a flight without a signature.
             let retried = connection.handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest);
-            caller.enter(flights > usize::from(retried)).await?;
-            // Who has waited for long may have given up. A signature for nobody would cost the others.
-            if caller.waited() && gave_up(socket, buffer, shown) {
+            let answered = flights > usize::from(retried);
+            caller.enter(answered).await?;
+            // Who has waited for long may have given up. A signature for nobody would cost the others. Behind the
+            // server's flight of TLS 1.3 no signature is left to make, and a client may leave with its Finished.
+            let last = answered && connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+            if !last && caller.waited() && gave_up(socket, buffer, shown) {
                 return Err(HandshakeError { fault: HandshakeFault::Closed, alert: None, refused: None });
             }
         }
