@@ -51,7 +51,7 @@ pub use server_tls::{ClientCertificate, Pin, ServerTls, TlsName, Verify};
 pub use shared::{Shared, SharedSection};
 pub use variable::{HeaderTemplate, HeaderVariable, TemplatePart};
 
-use crate::error::{At, Problem};
+use crate::error::{At, Problem, shown};
 use crate::settings::BINDINGS;
 use words::words;
 
@@ -366,11 +366,11 @@ pub struct Tls {
     pub policy: Policy,
     /// The latest version that is spoken.
     pub max_version: TlsVersionLimit,
-    /// The ciphers that are offered; empty: all.
+    /// The ciphers that are offered; at least one.
     pub aeads: Vec<AeadCipher>,
-    /// What clients get that name no host.
+    /// The lot of clients that name no host.
     pub no_server_name: Nameless,
-    /// What clients get that name a host for which there is no certificate.
+    /// The lot of clients that name a host for which there is no certificate.
     pub unknown_name: Nameless,
     /// TLS 1.3 tickets per handshake; 0: no resumption.
     pub tickets: Tickets,
@@ -391,7 +391,7 @@ impl Default for Tls {
         Tls {
             policy: Policy::Intermediate,
             max_version: TlsVersionLimit::Tls13,
-            aeads: Vec::new(),
+            aeads: AeadCipher::ALL.to_vec(),
             no_server_name: Nameless::Default,
             unknown_name: Nameless::Default,
             tickets: Tickets::literal::<1>(),
@@ -432,13 +432,13 @@ impl std::str::FromStr for AeadCipher {
     fn from_str(text: &str) -> Result<Self, Problem> {
         Self::from_word(text).ok_or_else(|| {
             let words: Vec<&str> = Self::ALL.iter().map(|one| one.word()).collect();
-            Problem::new("this is no cipher of TLS").suggest("cipher", None, &words)
+            Problem::new(format!("`{}` is no cipher of TLS", shown(text))).suggest("cipher", None, &words)
         })
     }
 }
 
 words! {
-    /// What clients get whose server name no certificate has.
+    /// The lot of clients whose server name no certificate has.
     pub enum Nameless {
         /// The default certificate, if there is one.
         Default = "default",

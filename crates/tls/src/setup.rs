@@ -23,9 +23,9 @@ use crate::verifier;
 /// What every configuration of the process has in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// Whether TLS 1.3 is spoken.
+    /// Set for TLS 1.3.
     pub tls13: bool,
-    /// Whether TLS 1.2 is spoken.
+    /// Set for TLS 1.2.
     pub tls12: bool,
     /// The ciphers that are offered.
     pub ciphers: Ciphers,

@@ -121,11 +121,11 @@ fn plain_listeners(routes: &[(Route, &Section)], config: &Config, report: &mut R
             continue;
         };
         let plain = names.iter().filter_map(|name| config.listener(name)).find(|listener| !listener.tls);
-        let keys = ["client_auth", "passthrough", "deny_ja4", "host", "alpn"];
+        let keys = ["client_auth", "passthrough", "deny_ja4", "tls", "host", "alpn"];
         // A request names its host without TLS too.
         let needed = |listener: &Listener| match listener.mode {
             Mode::Tcp => &keys[..],
-            Mode::Http => &keys[..3],
+            Mode::Http => &keys[..4],
         };
         let reason = plain.and_then(|listener| needed(listener).iter().find(|key| section.mentions(key)));
         if let (Some(listener), Some(key)) = (plain, reason) {

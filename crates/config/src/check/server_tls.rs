@@ -28,7 +28,7 @@ pub(super) fn server_tls(backend: &Section, reader: &mut Reader<'_, '_>) -> Opti
     }
     let verify = match section.text("verify") {
         _ if nothing => Verify::Nothing,
-        Some(text) if OFF.contains(&text.value) => {
+        Some(text) if OFF.iter().any(|word| word.eq_ignore_ascii_case(text.value)) => {
             let problem = Problem::new(format!("`{}` is not the file of an authority", text.value));
             let help = "name the server's own certificate in `verify`, or its key in `pin`; if nobody must be able to rely on \
                         the server, write unsafe_no_verification = true";

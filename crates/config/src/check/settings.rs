@@ -53,6 +53,10 @@ fn versions(root: &Section, config: &Config, report: &mut Report<'_>) {
         }
     }
     let Some(section) = root.section("tls") else { return };
+    if section.mentions("aeads") && !section.is_wrong("aeads") && config.tls.aeads.is_empty() {
+        let problem = Problem::new("`aeads` is empty");
+        report.whole(section.key_span("aeads"), problem.help("leave it out for all of them"));
+    }
     if config.tls.policy == Policy::Modern && config.tls.max_version == TlsVersionLimit::Tls12 {
         let problem = Problem::new("no version of TLS is left: `modern` is TLS 1.3 only");
         let help = "write policy = \"intermediate\", or leave `max_version` out";

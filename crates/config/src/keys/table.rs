@@ -123,7 +123,7 @@ pub const TABLE: &[Key] = rows! {
     "tls": Kind::Section, SECTION_DEFAULTS, Live, NOW, "TLS to the clients";
     "tls.policy": Kind::Choice(model::Policy::CHOICES), toml("\"intermediate\""), Live, NOW, "`modern`: TLS 1.3 only; `intermediate`: 1.2 and 1.3 with AEAD suites only";
     "tls.max_version": Kind::Choice(model::TlsVersionLimit::CHOICES), toml("\"1.3\""), Live, NOW, "The latest version that is spoken; `1.2` only for clients that fail with TLS 1.3, and not with `policy = \"modern\"`";
-    "tls.aeads": Kind::List("`aes-128-gcm`, `aes-256-gcm`, `chacha20-poly1305`"), absent("all of them"), Live, NOW, "The ciphers that are offered, in the order of Offramp. TLS 1.3 requires `aes-128-gcm` of every client (RFC 8446)";
+    "tls.aeads": Kind::List("`aes-128-gcm`, `aes-256-gcm`, `chacha20-poly1305`"), toml(r#"["aes-128-gcm", "aes-256-gcm", "chacha20-poly1305"]"#), Live, NOW, "The ciphers that are offered, in the order of Offramp. TLS 1.3 requires `aes-128-gcm` of every client (RFC 8446)";
     "tls.no_server_name": Kind::Choice(model::Nameless::CHOICES), toml("\"default\""), Live, NOW, "What clients get that send no server name (SNI): the default certificate, or a refusal before the handshake. Routes with `passthrough` do not ask";
     "tls.unknown_name": Kind::Choice(model::Nameless::CHOICES), toml("\"default\""), Live, NOW, "What clients get whose server name is in no certificate: the default certificate, or a refusal with the alert `unrecognized_name`";
     "tls.tickets": count(0, 8), toml("1"), Live, NOW, "TLS 1.3 tickets per handshake; 0: no resumption. Each ticket costs CPU time. More than one helps clients that open several connections at once and use each ticket once";

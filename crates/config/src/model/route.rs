@@ -32,7 +32,7 @@ pub struct Route {
     pub target: Target,
     /// Whether and how clients are asked for a certificate; never with [`Target::Passthrough`].
     pub client_auth: Option<ClientAuth>,
-    /// What differs from `[tls]`; nothing with [`Target::Passthrough`].
+    /// Differences from `[tls]`; none with [`Target::Passthrough`].
     pub tls: RouteTls,
     /// Clients that are refused by their JA4 fingerprint.
     pub deny_ja4: Vec<Ja4Pattern>,
@@ -212,7 +212,7 @@ pub enum SendProxy {
 /// The optional TLVs of a PROXY header of version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyV2 {
-    /// What was agreed on with the client: TLS, the protocol, the server name (PP2_TYPE_SSL, _ALPN, _AUTHORITY).
+    /// The terms agreed on with the client: TLS, the protocol, the server name (PP2_TYPE_SSL, _ALPN, _AUTHORITY).
     pub tls: bool,
     /// A checksum (PP2_TYPE_CRC32C).
     pub crc32c: bool,

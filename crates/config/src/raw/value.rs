@@ -204,6 +204,10 @@ fn wrong_type(key: &Key, value: &DeValue<'_>) -> Problem {
         (Kind::Section, DeValue::Array(_)) => {
             format!("write it once and with one bracket: [{}]", key.name())
         }
+        // Within an item of many, a header of its own would be one of the whole file.
+        (Kind::Section, _) if key.path.starts_with("route.") => {
+            format!("it is a table: {} = {{ ... }}", key.name())
+        }
         (Kind::Section, _) => format!("it is a section: [{}]", key.name()),
         (Kind::Sections, _) => format!("it is a section: [[{}]]", key.path),
         (Kind::Named, _) => format!("it is a section with a name: [{}.NAME]", key.name()),

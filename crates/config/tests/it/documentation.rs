@@ -30,8 +30,12 @@ fn with_message(prose: &str) -> String {
     format!("{before}## When something is wrong{}", parts.join("```"))
 }
 
+/// The keys of which every use has a warning, so that an example has it too.
+const WARNED_OF: [(&str, &str); 1] =
+    [("unsafe_no_verification = true", "the certificates of these servers are not verified")];
+
 #[test]
-fn every_example_is_read_without_a_warning() {
+fn examples_are_read_and_have_no_warning_but_of_danger() {
     let pages = [PAGE, "../../docs/servers-tls.md", "../../docs/static-files.md", "../../docs/answers.md"];
     let page = pages.map(read).concat();
     let examples: Vec<&str> =
@@ -47,7 +51,13 @@ fn every_example_is_read_without_a_warning() {
     for example in examples {
         std::fs::write(&file, example).unwrap();
         match load(&file, &Environment::default()) {
-            Ok((_, warnings)) => assert_eq!(warnings, [], "{example}"),
+            Ok((_, warnings)) => {
+                let expected: Vec<_> = WARNED_OF.iter().filter(|(key, _)| example.contains(key)).collect();
+                assert_eq!(warnings.len(), expected.len(), "{example}\n{warnings:?}");
+                for (warning, (_, message)) in warnings.iter().zip(expected) {
+                    assert!(warning.to_string().contains(message), "{example}\n{warning}");
+                }
+            }
             Err(errors) => panic!("{example}\n{errors}"),
         }
     }

@@ -477,8 +477,17 @@ fn conflicts_of_tls() {
         ),
         (format!("{route}tls = {{ policy = \"modern\", max_version = \"1.2\" }}"), "no version of TLS is left"),
         (format!("{route}tls = {{ aeads = [] }}"), "`aeads` is empty"),
-        (format!("{route}tls = {{ aeads = \"aes-128-cbc\" }}"), "is no cipher"),
+        (format!("{route}[tls]\naeads = []"), "`aeads` is empty"),
+        (format!("{route}tls = {{ aeads = \"aes-128-cbc\" }}"), "`aes-128-cbc` is no cipher"),
+        (format!("{route}[tls]\naeads = [\"aes-128-gcm\", \"rc4\"]"), "`rc4` is no cipher"),
+        (format!("{route}tls = true"), "it is a table: tls = { ... }"),
         ("[[route]]\npassthrough = \"a:1\"\ntls = { policy = \"modern\" }".to_owned(), "`tls` cannot go"),
+        (
+            "[[listener]]\nname = \"a\"\ntls = false\n[[route]]\nlistener = \"a\"\nserver = \"b:1\"\n\
+             tls = { policy = \"modern\" }"
+                .to_owned(),
+            "`tls` needs TLS, but the listener `a` has none",
+        ),
         (
             "[[listener]]\nmode = \"http\"\n[[route]]\nhost = \"a\"\nserver = \"b:1\"\ntls = { max_version = \"1.2\" }\n\
              [[route]]\nhost = \"a\"\npath = \"/b\"\nserver = \"b:1\""
@@ -487,6 +496,10 @@ fn conflicts_of_tls() {
         ),
         (
             "[[route]]\nbackend = \"a\"\n[backend.a]\nservers = \"a:1\"\ntls = { verify = \"off\" }".to_owned(),
+            "unsafe_no_verification = true",
+        ),
+        (
+            "[[route]]\nbackend = \"a\"\n[backend.a]\nservers = \"a:1\"\ntls = { verify = \"None\" }".to_owned(),
             "unsafe_no_verification = true",
         ),
         (

@@ -85,7 +85,7 @@ impl<'a> Termination<'a> {
     /// The versions and ciphers of a route, or of no route.
     pub(super) fn policy(&self, route: &model::RouteTls) -> Policy {
         let (tls13, tls12, aeads) = route.over(self.tls);
-        let has = |aead| aeads.is_empty() || aeads.contains(&aead);
+        let has = |aead| aeads.contains(&aead);
         Policy {
             tls13,
             tls12,

@@ -117,7 +117,7 @@ causes! {
     ClientHelloTooLarge, "client_hello_too_large", Client, "The ClientHello is larger than Offramp reads, or comes in more than 4,096 records.";
     ClientHelloMalformed, "client_hello_malformed", Client, "The ClientHello cannot be parsed.";
     NoRoute, "no_route", Policy, "No route matches the client's listener, name and ALPN, or host and path; a request is answered with 404.";
-    UnknownName, "unknown_name", Policy, "No certificate covers the name and there is no default; alert unrecognized_name was sent.";
+    UnknownName, "unknown_name", Policy, "No certificate covers the name, and there is no default one or `[tls]` refuses such clients; alert unrecognized_name was sent, or missing_extension without a name.";
     NoCertificate, "no_certificate", Us, "A route matches, but no certificate can be used with this client.";
 
     // The handshake.

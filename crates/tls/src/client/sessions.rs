@@ -88,9 +88,66 @@ const SESSIONS: usize = 8;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
+    use offramp_record::aead::Library;
+    use offramp_record::{Choice, RecordSize};
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+    use rustls::RootCertStore;
+    use rustls::client::danger::ServerCertVerifier;
+
+    use super::super::verify::Verifier;
+    use super::super::{Settings, Verify};
     use super::*;
+
+    /// Seconds of the first day of 2030 and of 2031.
+    const Y2030: u64 = 1_893_456_000;
+    const Y2031: u64 = 1_924_992_000;
+
+    #[test]
+    fn a_server_that_is_verified_is_resumed_until_its_certificates_end() {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(params.self_signed(&key).unwrap().der().clone()).unwrap();
+        let issuer = Issuer::new(params, key);
+        let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (date_time_ymd(2024, 1, 1), date_time_ymd(2030, 1, 1));
+        let leaf = params.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap().der().clone();
+
+        let name = ServerName::try_from("a.example").unwrap();
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        for (verify, now, accepted, end) in [
+            (Verify::Roots(Arc::new(roots.clone()).into()), Y2030 - 1, true, Y2030),
+            (Verify::Roots(Arc::new(roots).into()), Y2031, false, u64::MAX),
+            (Verify::Nothing, Y2031, true, u64::MAX),
+        ] {
+            let settings = Settings {
+                verify,
+                name: name.clone(),
+                sni: None,
+                certificate: None,
+                preamble: None,
+                alpn: Vec::new(),
+                post_quantum: false,
+                choice: Choice::always(Library::Ring),
+                record_size: RecordSize::Fixed(16_384),
+            };
+            let sessions = Arc::new(SessionCache::new());
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let verifier = Verifier::new(&settings, &provider, Arc::clone(&sessions)).unwrap();
+            let said = verifier.verify_server_cert(&leaf, &[], &name, &[], at(now));
+            assert_eq!(said.is_ok(), accepted, "{said:?}");
+            sessions.set_kx_hint(name.clone(), NamedGroup::X25519);
+            assert!(sessions.at(at(end)).sessions.kx_hint(&name).is_some());
+            assert_eq!(
+                sessions.at(at(end.saturating_add(1))).sessions.kx_hint(&name).is_some(),
+                end == u64::MAX
+            );
+        }
+    }
 
     #[test]
     fn nothing_is_kept_after_the_earliest_end() {
