@@ -142,6 +142,7 @@ fn sampled() -> Vec<Sampled> {
         (&names::RELOADS, &["refused"]),
         (&names::WORKER_LATE, &[]),
         (&names::WORKER_LATE_TIME, &[]),
+        (&names::PANICS, &[]),
         (&names::LIMIT, &["connections"]),
         (&names::LIMIT_USED, &["connections"]),
         (&names::ROUTE_BANDWIDTH, &["default"]),
