@@ -234,7 +234,8 @@ pub(crate) fn backend(out: &mut String, backend: &Backend) {
     if let Some(tls) = &backend.tls {
         server_tls(out, tls);
     }
-    let Pool { max_connections, queue, queue_timeout, idle_connections, idle_timeout } = &backend.pool;
+    let Pool { max_connections, queue, queue_timeout, idle_connections, idle_timeout, connect_timeout } =
+        &backend.pool;
     if let Some(count) = max_connections {
         bare(out, "max_connections", count);
     }
@@ -242,6 +243,9 @@ pub(crate) fn backend(out: &mut String, backend: &Backend) {
     text(out, "queue_timeout", print_duration(*queue_timeout));
     bare(out, "idle_connections", idle_connections);
     text(out, "idle_timeout", print_duration(*idle_timeout));
+    if let Some(timeout) = connect_timeout {
+        text(out, "connect_timeout", print_duration(*timeout));
+    }
     if let Some(name) = &backend.sticky_cookie {
         text(out, "sticky_cookie", name);
     }

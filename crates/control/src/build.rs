@@ -326,7 +326,6 @@ fn limits(limits: &model::Limits) -> Limits {
         handshakes_per_client: limits.handshakes_per_client.map(rate),
         bandwidth_per_client: limits.bandwidth_per_client.map(Size::bytes).and_then(NonZeroU64::new),
         handshake_timeout: limits.handshake_timeout,
-        connect_timeout: limits.connect_timeout,
         idle_timeout: limits.idle_timeout,
     }
 }

@@ -417,7 +417,7 @@ async fn reach(
         Address::Ip(address) => Some(address.ip()),
         Address::Unix(_) => None,
     };
-    let limit = snapshot.limits.connect_timeout;
+    let limit = backend.limits.connect_timeout;
     let header = header.unwrap_or_default();
     // It goes before the handshake where there is one.
     let prologue = if backend.tls.is_some() { &header[..] } else { &[] };
@@ -428,7 +428,7 @@ async fn reach(
             life.facts().path.tries = connected.tries;
             life.permit = Some(connected.permit);
             if connected.secured.is_none() && !header.is_empty() {
-                introduce(&connected.socket, &header, snapshot).await?;
+                introduce(&connected.socket, &header, limit).await?;
             }
             Ok((connected.socket, connected.secured))
         }
@@ -442,8 +442,8 @@ async fn reach(
 }
 
 /// Sends the PROXY header to the server.
-async fn introduce(server: &Socket, header: &[u8], snapshot: &Snapshot) -> Result<(), Close> {
-    match timeout(snapshot.limits.connect_timeout, server.write_all(header)).await {
+async fn introduce(server: &Socket, header: &[u8], limit: Duration) -> Result<(), Close> {
+    match timeout(limit, server.write_all(header)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(failure::server(&error)),
         Err(_) => Err(Cause::ServerHung.into()),

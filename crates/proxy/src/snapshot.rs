@@ -101,8 +101,6 @@ pub struct Limits {
     pub bandwidth_per_client: Option<NonZeroU64>,
     /// From accept to the end of the handshake, PROXY header included.
     pub handshake_timeout: Duration,
-    /// For one attempt to connect to a server.
-    pub connect_timeout: Duration,
     /// How long a connection may move no byte in either direction.
     pub idle_timeout: Duration,
 }

@@ -187,6 +187,38 @@ fn a_server_that_does_not_accept() {
     instance.stop();
 }
 
+/// The time of `[limits]` is that of backends without their own.
+#[test]
+fn a_backend_that_has_its_own_time_to_accept() {
+    let full = Full::tcp();
+    let instance = Home::new().run(&format!(
+        "[limits]\nconnect_timeout = \"1h\"\n{METRICS}{CERTIFICATE}\
+         [[listener]]\nname = \"tcp\"\naddress = \"127.0.0.1:0\"\n\
+         [[listener]]\nname = \"http\"\nmode = \"http\"\naddress = \"127.0.0.1:0\"\n\
+         [[route]]\nlistener = \"tcp\"\nbackend = \"full\"\n\
+         [[route]]\nlistener = \"http\"\nbackend = \"full\"\n\
+         [backend.full]\nservers = \"{}\"\nconnect_timeout = \"1s\"\n",
+        full.address
+    ));
+    let config = trusting(&instance.home.ca.certificate());
+    let begun = Instant::now();
+    let mut tls = connect(&config, instance.address_of("tcp"), "localhost").unwrap();
+    let client = tls.sock.local_addr().unwrap();
+    let error = tls.read(&mut [0; 16]).unwrap_err();
+    assert!(error.to_string().contains("InternalError"), "{error}");
+    let event = ended(&instance, client, "connect_timeout", "server");
+    assert!(event["connect_us"].as_u64().unwrap() >= 1_000_000, "{event}");
+    let mut tls = connect(&config, instance.address_of("http"), "localhost").unwrap();
+    tls.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    tls.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    let event = instance.event("of the request", |event| event["status"] == 504);
+    assert_eq!(cause(&event), "connect_timeout", "{event}");
+    instance.stop();
+}
+
 #[test]
 fn a_connection_on_which_nothing_moves() {
     let (_app, instance) = limited("idle_timeout = \"3s\"");

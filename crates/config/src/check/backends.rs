@@ -54,6 +54,7 @@ fn pool(section: &Section) -> Pool {
         queue_timeout: section.duration("queue_timeout").unwrap_or(default.queue_timeout),
         idle_connections: number(section, "idle_connections").unwrap_or(default.idle_connections),
         idle_timeout: section.duration("idle_timeout").unwrap_or(default.idle_timeout),
+        connect_timeout: section.duration("connect_timeout"),
     }
 }
 

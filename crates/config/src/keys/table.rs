@@ -339,6 +339,7 @@ pub const TABLE: &[Key] = rows! {
     "backend.*.queue_timeout": timeout(hours(1)), toml("\"5s\""), Live, NOW, "How long a connection or request may wait";
     "backend.*.idle_connections": count(0, 100_000), toml("256"), Live, NOW, "Connections without a request that each worker keeps for each server";
     "backend.*.idle_timeout": timeout(hours(24)), toml("\"1m\""), Live, NOW, "How long such a connection is kept";
+    "backend.*.connect_timeout": timeout(hours(1)), absent("that of [limits]"), Live, NOW, "The time for one attempt to connect to a server";
     "backend.*.sticky_cookie": Kind::Text("a cookie's name"), absent("no cookie"), Live, NOW, "The cookie that keeps a client with its server";
     "backend.*.health": Kind::Section, absent("no checks"), Live, NOW, "Checks whether servers are up";
     "backend.*.health.path": Kind::Text("`/healthz`"), absent("the check only connects"), Live, NOW, "The path of a GET request";

@@ -270,6 +270,8 @@ pub struct Pool {
     pub idle_connections: u32,
     /// How long such a connection is kept: 1 ms to 24 h.
     pub idle_timeout: Duration,
+    /// For one attempt to connect, where it is not that of the limits: 1 ms to 1 h.
+    pub connect_timeout: Option<Duration>,
 }
 
 impl Default for Pool {
@@ -280,6 +282,7 @@ impl Default for Pool {
             queue_timeout: Duration::from_secs(5),
             idle_connections: 256,
             idle_timeout: Duration::from_secs(60),
+            connect_timeout: None,
         }
     }
 }

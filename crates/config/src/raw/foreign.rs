@@ -125,7 +125,10 @@ const ANSWERS: [(&[&str], &str); 37] = [
         ],
         "write `response_timeout` for the head of a response, and `idle_timeout` for what follows",
     ),
-    (&["proxy_connect_timeout", "timeout_connect", "dial_timeout"], "write `connect_timeout` in [limits]"),
+    (
+        &["proxy_connect_timeout", "timeout_connect", "dial_timeout"],
+        "write `connect_timeout` in [limits], or in [backend.NAME]",
+    ),
     (
         &["timeout_client", "client_header_timeout", "client_body_timeout", "keepalive_requests"],
         "write `request_header_timeout`, `request_body_timeout` or `keepalive_timeout` in [limits]",

@@ -242,6 +242,7 @@ balance = "hash:header:X-User"
 protocol = "h2"
 max_connections = 100
 queue = 10
+connect_timeout = "250ms"
 sticky_cookie = "server"
 tls = { verify = "ca.pem", name = "api.internal", sni = "front.internal", cert = "own.pem", key = "own.key" }
 health = { path = "/healthz?full=1", host = "api.internal:80", status = [204, "2xx"], interval = "1s" }
@@ -285,6 +286,7 @@ fn http_is_what_it_says() {
     let backend = &config.backends[0];
     assert_eq!(backend.balance, Balance::Hash(HashKey::Header("x-user".parse().unwrap())));
     assert_eq!(backend.pool.max_connections, Some(100));
+    assert_eq!(backend.pool.connect_timeout, Some(std::time::Duration::from_millis(250)));
     let tls = backend.tls.as_ref().unwrap();
     let Verify::File(ca) = &tls.verify else { panic!() };
     assert_eq!(ca.path, PathBuf::from("/etc/offramp/ca.pem"));

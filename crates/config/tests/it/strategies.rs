@@ -316,6 +316,7 @@ fn care() -> impl Strategy<Value = Backend> {
             queue_timeout,
             idle_connections,
             idle_timeout,
+            connect_timeout: (queue % 2 == 0).then_some(queue_timeout),
         });
     let http =
         ("/[a-z?=]{0,4}", option::of("[a-z]{1,3}(:8080)?"), vec(select(vec!["200", "2xx", "404"]), 1..3))

@@ -183,7 +183,7 @@ fn limits(pool: &model::Pool, limits: &model::Limits) -> PoolLimits {
         idle_timeout: pool.idle_timeout,
         queue: pool.queue,
         queue_timeout: pool.queue_timeout,
-        connect_timeout: limits.connect_timeout,
+        connect_timeout: pool.connect_timeout.unwrap_or(limits.connect_timeout),
         response_timeout: limits.http.response_timeout,
         body_timeout: limits.idle_timeout,
     }

@@ -53,7 +53,8 @@ async fn deliver(
     });
     life.speaks(Protocol::Tcp);
     let server = reach(life, snapshot, relay.backend, header).await?;
-    let sent = timeout(snapshot.limits.connect_timeout.min(LONGEST), send(server, request)).await;
+    let limit = snapshot.backends[relay.backend].limits.connect_timeout.min(LONGEST);
+    let sent = timeout(limit, send(server, request)).await;
     sent.map_err(|_| Close::from(Cause::ServerHung))?.map_err(|error| failure::server(&error))?;
     life.facts().traffic.from_client = request.len() as u64;
     Ok(())

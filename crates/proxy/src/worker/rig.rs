@@ -85,7 +85,6 @@ pub(crate) fn snapshot(connections: u32) -> Snapshot {
             handshakes_per_client: None,
             bandwidth_per_client: None,
             handshake_timeout: PATIENCE,
-            connect_timeout: PATIENCE,
             idle_timeout: PATIENCE,
         },
         record_size: RecordSize::Adaptive,

@@ -134,7 +134,6 @@ impl Default for Setup {
                 handshakes_per_client: None,
                 bandwidth_per_client: None,
                 handshake_timeout: PATIENCE,
-                connect_timeout: PATIENCE,
                 idle_timeout: PATIENCE,
             },
             drain: PATIENCE,
