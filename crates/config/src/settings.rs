@@ -145,6 +145,7 @@ pub(crate) const BINDINGS: &[Binding] = bindings! {
     "limits.handshake_timeout" => limits.handshake_timeout;
     "limits.connect_timeout" => limits.connect_timeout;
     "limits.idle_timeout" => limits.idle_timeout;
+    "limits.max_age" => limits.max_age;
     "limits.request_header_timeout" => limits.http.request_header_timeout;
     "limits.request_body_timeout" => limits.http.request_body_timeout;
     "limits.min_body_rate" => limits.http.min_body_rate;

@@ -327,6 +327,7 @@ fn limits(limits: &model::Limits) -> Limits {
         bandwidth_per_client: limits.bandwidth_per_client.map(Size::bytes).and_then(NonZeroU64::new),
         handshake_timeout: limits.handshake_timeout,
         idle_timeout: limits.idle_timeout,
+        max_age: limits.max_age,
     }
 }
 

@@ -90,7 +90,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, arrived: Box<Arrived>) {
             return;
         }
     };
-    let idle = snapshot.limits.idle_timeout;
+    let bounds = l4::RelayBounds::new(&snapshot.limits, worker.old_at(&snapshot.limits));
     // The handshake's state is large and short-lived: boxed, and gone before the relay begins. So is what comes after.
     let establish = establish(&mut life, snapshot, listener, socket, peer);
     let ready = Box::pin(until_closed(&worker, live, establish)).await;
@@ -109,15 +109,15 @@ pub(crate) async fn serve(worker: Rc<Worker>, arrived: Box<Arrived>) {
                 return;
             }
             Ok(Ready::Relay(mut relay)) => {
-                let close = relay.run(idle).await;
+                let close = relay.run(bounds).await;
                 relay.finish(close)
             }
             Ok(Ready::Secure(mut secure)) => {
-                let close = secure.run(idle).await;
+                let close = secure.run(bounds).await;
                 secure.finish(close)
             }
             Ok(Ready::Plain(mut plain)) => {
-                let close = plain.run(idle).await;
+                let close = plain.run(bounds).await;
                 plain.finish(close)
             }
         };

@@ -31,7 +31,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::closing;
 use crate::late::Doing;
 use crate::live::table::Place;
-use crate::snapshot::RouteId;
+use crate::snapshot::{Limits, RouteId};
 use crate::worker::{Scratch, Worker};
 
 pub(crate) use plain::Plain;
@@ -58,7 +58,7 @@ pub(crate) struct Outcome {
     pub(crate) farewells: Option<Box<Farewells>>,
 }
 
-/// Those to whom a last word is due, the client first.
+/// Those to whom a last word is due.
 #[derive(Default)]
 pub(crate) struct Farewells {
     pub(crate) client: Option<Farewell>,
@@ -78,11 +78,44 @@ impl Farewells {
         (self.client.is_some() || self.server.is_some()).then(|| Box::new(self))
     }
 
-    /// Says goodbye.
+    /// Says goodbye to both at a time: neither is kept waiting by the other.
     pub(crate) async fn say(&self, worker: &Worker) {
-        for farewell in [&self.client, &self.server].into_iter().flatten() {
-            closing::farewell(worker, &farewell.socket, &farewell.pending).await;
-        }
+        let say = async |farewell: Option<&Farewell>| {
+            if let Some(Farewell { socket, pending }) = farewell {
+                closing::farewell(worker, socket, pending).await;
+            }
+        };
+        tokio::join!(say(self.client.as_ref()), say(self.server.as_ref()));
+    }
+}
+
+/// What bounds a relay in time. An idle connection has it in its task, so it is small.
+#[derive(Clone, Copy)]
+pub(crate) struct RelayBounds {
+    /// How long nothing may move; what is configured fits.
+    idle_ms: u32,
+    /// When it has its greatest age ([`Worker::old_at`]).
+    old_at: u64,
+}
+
+impl RelayBounds {
+    pub(crate) fn new(limits: &Limits, old_at: u64) -> Self {
+        Self { idle_ms: u32::try_from(limits.idle_timeout.as_millis()).unwrap_or(u32::MAX), old_at }
+    }
+
+    fn idle(self) -> Duration {
+        Duration::from_millis(self.idle_ms.into())
+    }
+
+    /// How long until the greatest age.
+    fn left(self) -> Duration {
+        Duration::from_millis(self.old_at.saturating_sub(offramp_net::clock::coarse_ms()))
+    }
+
+    /// The end of a relay that has moved something at its greatest age. A relay that always has something to move is not
+    /// looked at when its alarm rings, and the clock was read for that time already.
+    fn end(self, moved_ms: u64) -> Option<Cause> {
+        (moved_ms >= self.old_at).then_some(Cause::MaxAge)
     }
 }
 
@@ -228,23 +261,24 @@ impl Relay {
         })
     }
 
-    /// Relays until both directions are over, one of them breaks, or nothing moves for `idle`.
-    pub(crate) async fn run(&mut self, idle: Duration) -> Close {
+    /// Relays until both directions are over, one of them breaks, nothing moves for too long, or the greatest age.
+    pub(crate) async fn run(&mut self, bounds: RelayBounds) -> Close {
         let worker = Rc::clone(&self.worker);
-        drive(&worker, self.live, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
+        drive(&worker, self.live, bounds, |cx, alarm| self.turn(cx, alarm, bounds)).await
     }
 
     /// One turn, and how much has moved by then.
-    fn turn(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
-        let end = self.worker.end_of(self.live);
-        let polled = self.poll(cx, alarm, idle, end);
+    fn turn(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, bounds: RelayBounds) -> Poll<Close> {
+        let end = self.worker.end_of(self.live).or_else(|| bounds.end(self.moved_ms));
+        let polled = self.poll(cx, alarm, bounds, end);
         self.worker.live.moved(self.live, self.traffic);
         polled
     }
 
     /// What is left to do.
     pub(crate) fn finish(mut self: Box<Self>, close: Close) -> Outcome {
-        if close.cause == Cause::IdleTimeout {
+        let old = close.cause == Cause::MaxAge;
+        if old || matches!(close.cause, Cause::IdleTimeout | Cause::Drain | Cause::ClosedByOperator) {
             self.tell(Alert::CLOSE_NOTIFY);
         }
         // A client that is still talking would be reset by a close, and lose what it has not read yet.
@@ -252,14 +286,14 @@ impl Relay {
             self.down.end == DownEnd::Shut || matches!(close.cause, Cause::ServerReset | Cause::ServerHung);
         let more = self.up.end.refusal().is_some() || self.trailing || (cut_short && !self.up.end.is_over());
         // Who took nothing for so long will not take a last word either.
-        let waits = (more || self.down.sending.waiting() > 0) && close.cause != Cause::ClientHung;
+        let waits = (more || old || self.down.sending.waiting() > 0) && close.cause != Cause::ClientHung;
         // What a client said before it left may still be on its way; a reset would overtake it.
-        let listens = self.down.end.left().is_some() && self.up.end.is_shut();
-        let Self { client, server, down, traffic, .. } = *self;
+        let listens = old || (self.down.end.left().is_some() && self.up.end.is_shut());
+        let Self { client, server, up, down, traffic, .. } = *self;
         let pending = down.sending.into_waiting();
         let farewells = Farewells {
             client: waits.then_some(Farewell { socket: client, pending }),
-            server: listens.then_some(Farewell { socket: server, pending: Vec::new() }),
+            server: listens.then_some(Farewell { socket: server, pending: up.plain }),
         };
         Outcome { close, traffic, farewells: farewells.due() }
     }
@@ -268,11 +302,10 @@ impl Relay {
         &mut self,
         cx: &mut Context<'_>,
         alarm: Pin<&mut Sleep>,
-        idle: Duration,
+        bounds: RelayBounds,
         end: Option<Cause>,
     ) -> Poll<Close> {
         if let Some(cause) = end {
-            self.tell(Alert::CLOSE_NOTIFY);
             return Poll::Ready(Close::from(cause));
         }
         let worker = Rc::clone(&self.worker);
@@ -312,7 +345,7 @@ impl Relay {
                 }
                 let waiting =
                     Waiting { server: !self.up.plain.is_empty(), client: self.down.sending.waiting() > 0 };
-                poll_alarm(cx, alarm, idle, self.moved_ms, waiting, [&self.client, &self.server])
+                poll_alarm(cx, alarm, bounds, self.moved_ms, waiting, [&self.client, &self.server])
             }
         }
     }
@@ -347,10 +380,10 @@ impl Relay {
 async fn drive(
     worker: &Worker,
     live: Place,
-    idle: Duration,
+    bounds: RelayBounds,
     mut poll: impl FnMut(&mut Context<'_>, Pin<&mut Sleep>) -> Poll<Close>,
 ) -> Close {
-    let mut alarm = pin!(sleep(idle));
+    let mut alarm = pin!(sleep(bounds.idle().min(bounds.left())));
     let mut place = None;
     let route = worker.live.facts(live).path.route.as_deref().map_or(RouteId::default(), RouteId::of);
     let close = poll_fn(|cx| {
@@ -372,20 +405,24 @@ struct Waiting {
     client: bool,
 }
 
-/// Ends a relay in which nothing moved for `idle`, unless it waits for bandwidth. Looks at the clock only when the alarm
+/// Ends a relay at its greatest age, and one in which nothing moved for too long, unless it waits for bandwidth. Looks at the clock only when the alarm
 /// rings: moving bytes costs no timer.
 fn poll_alarm(
     cx: &mut Context<'_>,
     mut alarm: Pin<&mut Sleep>,
-    idle: Duration,
+    bounds: RelayBounds,
     moved_ms: u64,
     waiting: Waiting,
     sockets: [&Socket; 2],
 ) -> Poll<Close> {
     while alarm.as_mut().poll(cx).is_ready() {
+        let age_left = bounds.left();
+        if age_left.is_zero() {
+            return Poll::Ready(Cause::MaxAge.into());
+        }
         let moved_ms = sockets.iter().fold(moved_ms, |last, socket| last.max(socket.waited_for_pace_until()));
         let quiet = offramp_net::clock::coarse_ms().saturating_sub(moved_ms);
-        let left = idle.saturating_sub(Duration::from_millis(quiet));
+        let left = bounds.idle().saturating_sub(Duration::from_millis(quiet));
         if left.is_zero() {
             let cause = match waiting {
                 Waiting { server: true, .. } => Cause::ServerHung,
@@ -394,7 +431,7 @@ fn poll_alarm(
             };
             return Poll::Ready(cause.into());
         }
-        alarm.as_mut().reset(Instant::now() + left);
+        alarm.as_mut().reset(Instant::now() + left.min(age_left));
     }
     Poll::Pending
 }

@@ -103,6 +103,8 @@ pub struct Limits {
     pub handshake_timeout: Duration,
     /// How long a connection may move no byte in either direction.
     pub idle_timeout: Duration,
+    /// The greatest age of a client's connection, if there is one.
+    pub max_age: Option<Duration>,
 }
 
 /// What happens to the connections of one listener.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
+use offramp_net::clock::coarse_ms;
 use offramp_net::listen::Reserve;
 use offramp_net::splice::Pipes;
 use offramp_net::turn;
@@ -46,7 +47,7 @@ use crate::live::{Piece, Question};
 use crate::pressure::Pressure;
 use crate::refusals::Refusals;
 use crate::slots::{self, SPANS};
-use crate::snapshot::{Current, Snapshot};
+use crate::snapshot::{Current, Limits, Snapshot};
 
 pub use handle::{Commander, StartingWorker, WorkerHandle};
 
@@ -54,7 +55,7 @@ pub use handle::{Commander, StartingWorker, WorkerHandle};
 const CUT: Duration = Duration::from_secs(1);
 /// The time that a kept connection has for one more request when a drain begins: the request may be on its way, and a client
 /// that loses it cannot know if it was served.
-const GRACE: Duration = Duration::from_secs(1);
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 /// How long the timer waits that stands before all others; see [`Worker::stand_by`].
 const STAND_BY: Duration = Duration::from_secs(1);
 
@@ -540,6 +541,13 @@ impl Worker {
         state.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
+    /// When a connection that begins now has its greatest age, in milliseconds of the coarse clock; the largest number is
+    /// never.
+    pub(crate) fn old_at(&self, limits: &Limits) -> u64 {
+        let Some(age) = limits.max_age else { return u64::MAX };
+        coarse_ms().saturating_add(spread(u64::try_from(age.as_millis()).unwrap_or(u64::MAX), self.random()))
+    }
+
     /// Sends the facts of a request on their way.
     pub(crate) fn tell(&self, facts: Box<RequestFacts>) {
         self.events.borrow_mut().send(facts);
@@ -567,6 +575,27 @@ impl Worker {
         self.open.set(self.open.get() - 1);
         if self.open.get() == 0 {
             self.ended.notify_one();
+        }
+    }
+}
+
+/// An age of 90 % to 110 %: connections that began together are not to come again together.
+fn spread(age: u64, random: u64) -> u64 {
+    let tenth = age / 10;
+    age - tenth + random % (2 * tenth + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    #[test]
+    fn ages_are_spread_over_a_fifth() {
+        for age in [1, 9, 1000, 30 * 24 * 3_600_000] {
+            let tenth = age / 10;
+            let reached = [0, tenth, 2 * tenth].map(|random| spread(age, random));
+            assert_eq!(reached, [age - tenth, age, age + tenth]);
+            assert!((age - tenth..=age + tenth).contains(&spread(age, u64::MAX)));
         }
     }
 }

@@ -38,6 +38,7 @@ mod clients_leave_early;
 mod clients_rotate_their_certificates;
 mod clients_show_certificates;
 mod closed_tabs_are_no_errors;
+mod connections_have_an_age;
 mod conversation;
 mod crowd;
 mod curl_reaches_an_application;

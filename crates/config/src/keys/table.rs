@@ -141,6 +141,7 @@ pub const TABLE: &[Key] = rows! {
     "limits.handshake_timeout": timeout(hours(1)), toml("\"10s\""), Live, NOW, "The time from the accepted connection to the end of the handshake";
     "limits.connect_timeout": timeout(hours(1)), toml("\"5s\""), Live, NOW, "The time for one attempt to connect to a server";
     "limits.idle_timeout": timeout(hours(24 * 30)), toml("\"5m\""), Live, NOW, "A connection without a byte in either direction is closed after this time";
+    "limits.max_age": Kind::Duration { min: Duration::from_secs(1), max: hours(24 * 30) }, absent("no limit"), Live, NOW, "The greatest age of a connection with a client, give or take 10 % so that not all end at once. Over HTTP its requests are finished first; connections of other routes are ended, busy or not. A change is for new connections";
     "limits.request_header_timeout": timeout(hours(1)), toml("\"10s\""), Live, NOW, "The time from the first byte of an HTTP request to the end of its header";
     "limits.request_body_timeout": timeout(hours(1)), toml("\"30s\""), Live, NOW, "The time between two pieces of the body of an HTTP request";
     "limits.min_body_rate": size(0, GIB), toml("\"256B\""), Live, NOW, "The minimum average rate of the body of an HTTP request, in bytes per second, after 10 s; `0B`: no minimum";

@@ -22,6 +22,8 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// Without a byte in either direction a connection is closed: 1 ms to 30 d.
     pub idle_timeout: Duration,
+    /// The greatest age of a client's connection, if there is one: 1 s to 30 d.
+    pub max_age: Option<Duration>,
     /// How long open connections may finish after the order to stop: up to 24 h, 0 for not at all.
     pub drain_timeout: Duration,
     /// How long the new process of an upgrade may take until it accepts connections: 1 ms to 1 h.
@@ -42,6 +44,7 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(300),
+            max_age: None,
             drain_timeout: Duration::from_secs(30),
             upgrade_timeout: Duration::from_secs(60),
             process_memory: None,

@@ -19,7 +19,7 @@ pub(super) fn answer(section: &str, name: &str) -> Option<&'static str> {
 const LONGEST: usize = 32;
 
 /// Words for the same, in lower case with `_`, and the answer. What stands between backticks is a key, or TOML.
-const ANSWERS: [(&[&str], &str); 37] = [
+const ANSWERS: [(&[&str], &str); 38] = [
     (
         &["method", "methods", "limit_except"],
         "Offramp has nothing for it: a route matches `host` and `path`, and the application looks at the method",
@@ -132,6 +132,17 @@ const ANSWERS: [(&[&str], &str); 37] = [
     (
         &["timeout_client", "client_header_timeout", "client_body_timeout", "keepalive_requests"],
         "write `request_header_timeout`, `request_body_timeout` or `keepalive_timeout` in [limits]",
+    ),
+    (
+        &[
+            "keepalive_time",
+            "keepalive_lifetime",
+            "max_connection_age",
+            "max_connection_duration",
+            "max_connection_lifetime",
+            "connection_lifetime",
+        ],
+        "write `max_age` in [limits]",
     ),
     (&["gzip", "brotli", "encode", "compression", "zstd"], "write `compress`"),
     (&["error_page", "handle_errors", "errorfile", "errors"], "write `error_pages`"),

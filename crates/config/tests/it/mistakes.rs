@@ -315,6 +315,29 @@ fn keys_in_the_wrong_place_are_sent_to_the_right_one() {
 }
 
 #[test]
+fn times_have_bounds() {
+    let backend =
+        |line: &str| format!("[[route]]\nbackend = \"a\"\n[backend.a]\nservers = \"h:1\"\n{line}\n");
+    let limits = |line: &str| format!("[limits]\n{line}\n");
+    for (text, key) in [
+        (limits("max_age = \"999ms\""), "max_age"),
+        (limits("max_age = \"0s\""), "max_age"),
+        (limits("max_age = \"31d\""), "max_age"),
+        (limits("max_age = 60"), "max_age"),
+        (limits("max_age = false"), "max_age"),
+        (backend("max_age = \"1h\""), "max_age"),
+        (backend("connect_timeout = \"0s\""), "connect_timeout"),
+        (backend("connect_timeout = \"2h\""), "connect_timeout"),
+        (backend("connect_timeout = 5"), "connect_timeout"),
+    ] {
+        let errors = errors(&text);
+        let line = text.lines().position(|line| line.starts_with(key)).unwrap() + 1;
+        let told = errors.problems().iter().any(|problem| problem.place().unwrap().line == line);
+        assert!(told && errors.to_string().contains(&format!("`{key}`")), "{text}{errors}");
+    }
+}
+
+#[test]
 fn an_unknown_variable_is_a_mistake_with_its_line() {
     let route = "[[listener]]\nmode = \"http\"\n[[route]]\nserver = \"127.0.0.1:1\"\n";
     for (rules, expected) in [

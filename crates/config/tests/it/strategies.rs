@@ -511,6 +511,7 @@ fn limits() -> impl Strategy<Value = Limits> {
             handshakes_per_client: (connections % 2 == 0)
                 .then(|| Rate::literal::<7>(offramp_config::Per::Hour)),
             handshake_timeout,
+            max_age: (connections % 3 == 0).then_some(drain_timeout.max(Duration::from_secs(1))),
             drain_timeout,
             ..Limits::default()
         });

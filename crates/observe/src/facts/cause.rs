@@ -76,6 +76,7 @@ causes! {
     ClientClosed, "client_closed", Nobody, "The client closed with close_notify (passthrough: with a FIN), and everything was delivered.";
     ServerClosed, "server_closed", Nobody, "The server closed, and everything was delivered.";
     IdleTimeout, "idle_timeout", Nobody, "No byte moved in either direction for `idle_timeout`.";
+    MaxAge, "max_age", Nobody, "The connection had the greatest age, `max_age`, and was ended.";
     Drain, "drain", Policy, "Offramp was stopping or reloading, and `drain_timeout` ran out.";
     ClosedByOperator, "closed_by_operator", Policy, "An operator closed the connection through the admin API (`offramp ctl conns --kill`).";
     ClientLeft, "client_left", Nobody, "The client closed a WebSocket, another tunnel or an event stream, as a closed tab does; such responses have no other end.";

@@ -5,7 +5,6 @@ mod flow;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use offramp_net::Socket;
 use offramp_net::turn::{self, Turn, Work};
@@ -14,7 +13,7 @@ use offramp_observe::facts::Traffic;
 use offramp_observe::{Cause, Close};
 use tokio::time::Sleep;
 
-use super::{Farewell, Farewells, Outcome, Progress, Waiting, drive, poll_alarm};
+use super::{Farewell, Farewells, Outcome, Progress, RelayBounds, Waiting, drive, poll_alarm};
 use crate::failure;
 use crate::live::table::Place;
 use crate::worker::Worker;
@@ -52,16 +51,16 @@ impl Plain {
         Box::new(Self { worker, live, client, server, up, down, first: None, moved_ms })
     }
 
-    /// Relays until both directions are over, one of them breaks, or nothing moves for `idle`.
-    pub(crate) async fn run(&mut self, idle: Duration) -> Close {
+    /// Relays until both directions are over, one of them breaks, nothing moves for too long, or the greatest age.
+    pub(crate) async fn run(&mut self, bounds: RelayBounds) -> Close {
         let worker = Rc::clone(&self.worker);
-        drive(&worker, self.live, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
+        drive(&worker, self.live, bounds, |cx, alarm| self.turn(cx, alarm, bounds)).await
     }
 
     /// One turn, and how much has moved by then.
-    fn turn(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
-        let end = self.worker.end_of(self.live);
-        let polled = self.poll(cx, alarm, idle, end);
+    fn turn(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, bounds: RelayBounds) -> Poll<Close> {
+        let end = self.worker.end_of(self.live).or_else(|| bounds.end(self.moved_ms));
+        let polled = self.poll(cx, alarm, bounds, end);
         self.worker.live.moved(self.live, self.traffic());
         polled
     }
@@ -75,7 +74,10 @@ impl Plain {
         let traffic = self.traffic();
         let Self { worker, client, server, up, down, .. } = *self;
         let mut farewells = Farewells::default();
-        if up.end.refusal().is_some() {
+        if close.cause == Cause::MaxAge {
+            farewells.client = Some(Farewell { socket: client, pending: down.into_waiting(&worker.pipes) });
+            farewells.server = Some(Farewell { socket: server, pending: up.into_waiting(&worker.pipes) });
+        } else if up.end.refusal().is_some() {
             farewells.client = Some(Farewell { socket: client, pending: down.into_waiting(&worker.pipes) });
             up.give_up(&worker.pipes);
         } else if down.end.refusal().is_some() && up.end.is_shut() {
@@ -92,7 +94,7 @@ impl Plain {
         &mut self,
         cx: &mut Context<'_>,
         alarm: Pin<&mut Sleep>,
-        idle: Duration,
+        bounds: RelayBounds,
         end: Option<Cause>,
     ) -> Poll<Close> {
         if let Some(cause) = end {
@@ -127,7 +129,7 @@ impl Plain {
             self.moved_ms = offramp_net::clock::coarse_ms();
         }
         let waiting = Waiting { server: self.up.waiting() > 0, client: self.down.waiting() > 0 };
-        poll_alarm(cx, alarm, idle, self.moved_ms, waiting, [&self.client, &self.server])
+        poll_alarm(cx, alarm, bounds, self.moved_ms, waiting, [&self.client, &self.server])
     }
 
     /// Takes interest away from a sender whose bytes nobody takes. While the server takes no more, each packet of the

@@ -13,7 +13,6 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use offramp_net::turn::{self, Turn};
 use offramp_net::{Buffer, Socket};
@@ -26,7 +25,7 @@ use offramp_tls::{Sending, Session};
 use tokio::time::Sleep;
 
 use self::flow::{Flow, FlowEnd};
-use super::{Farewell, Farewells, Outcome, Progress, Waiting, drive, poll_alarm, steps};
+use super::{Farewell, Farewells, Outcome, Progress, RelayBounds, Waiting, drive, poll_alarm, steps};
 use crate::live::table::Place;
 use crate::worker::Worker;
 
@@ -169,16 +168,16 @@ impl Secure {
         })
     }
 
-    /// Relays until both directions are over, one of them breaks, or nothing moves for `idle`.
-    pub(crate) async fn run(&mut self, idle: Duration) -> Close {
+    /// Relays until both directions are over, one of them breaks, nothing moves for too long, or the greatest age.
+    pub(crate) async fn run(&mut self, bounds: RelayBounds) -> Close {
         let worker = Rc::clone(&self.worker);
-        drive(&worker, self.live, idle, |cx, alarm| self.turn(cx, alarm, idle)).await
+        drive(&worker, self.live, bounds, |cx, alarm| self.turn(cx, alarm, bounds)).await
     }
 
     /// One turn, and how much has moved by then.
-    fn turn(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, idle: Duration) -> Poll<Close> {
-        let end = self.worker.end_of(self.live);
-        let polled = self.poll(cx, alarm, idle, end);
+    fn turn(&mut self, cx: &mut Context<'_>, alarm: Pin<&mut Sleep>, bounds: RelayBounds) -> Poll<Close> {
+        let end = self.worker.end_of(self.live).or_else(|| bounds.end(self.moved_ms));
+        let polled = self.poll(cx, alarm, bounds, end);
         self.worker.live.moved(self.live, self.traffic());
         polled
     }
@@ -191,7 +190,7 @@ impl Secure {
         &mut self,
         cx: &mut Context<'_>,
         alarm: Pin<&mut Sleep>,
-        idle: Duration,
+        bounds: RelayBounds,
         end: Option<Cause>,
     ) -> Poll<Close> {
         if let Some(cause) = end {
@@ -246,7 +245,7 @@ impl Secure {
                 let waiting =
                     Waiting { server: self.server.waiting() > 0, client: self.client.waiting() > 0 };
                 let sockets = [&self.client.socket, &self.server.socket];
-                poll_alarm(cx, alarm, idle, self.moved_ms, waiting, sockets)
+                poll_alarm(cx, alarm, bounds, self.moved_ms, waiting, sockets)
             }
         }
     }
@@ -279,7 +278,8 @@ impl Secure {
 
     /// What is left to do.
     pub(crate) fn finish(mut self: Box<Self>, close: Close) -> Outcome {
-        if matches!(close.cause, Cause::IdleTimeout | Cause::Drain | Cause::ClosedByOperator) {
+        let old = close.cause == Cause::MaxAge;
+        if old || matches!(close.cause, Cause::IdleTimeout | Cause::Drain | Cause::ClosedByOperator) {
             if !self.down.is_silent() {
                 self.client.alert(Alert::CLOSE_NOTIFY);
             }
@@ -300,13 +300,16 @@ impl Secure {
         );
         let cut_short = self.down.end == FlowEnd::Shut || (broken && self.client.tls.is_some());
         let more = self.up.end.refusal().is_some() || (cut_short && !self.up.is_over());
-        let waits =
-            (more || self.client.waiting() > 0) && close.cause != Cause::ClientHung && !self.cuts_client;
-        let listens = self.down.end.refusal().is_some() && self.up.end == FlowEnd::Shut;
+        let waits = (more || old || self.client.waiting() > 0)
+            && close.cause != Cause::ClientHung
+            && !self.cuts_client;
+        let listens = old || (self.down.end.refusal().is_some() && self.up.end == FlowEnd::Shut);
         let (client, pending) = self.client.into_waiting();
+        let (server, unsent) = self.server.into_waiting();
         let farewells = Farewells {
             client: waits.then_some(Farewell { socket: client, pending }),
-            server: listens.then_some(Farewell { socket: self.server.socket, pending: Vec::new() }),
+            server: listens
+                .then_some(Farewell { socket: server, pending: if old { unsent } else { Vec::new() } }),
         };
         Outcome { close, traffic, farewells: farewells.due() }
     }

@@ -172,17 +172,17 @@ async fn last(
     close_down(&session, &mut intake, close).await
 }
 
-/// Waits for the first byte of a request. Gives how the connection ended, where it did. While the worker drains, a
-/// client still has a moment to ask ([`Worker::grace`](crate::worker::Worker::grace)): its request may be on its way,
-/// and it cannot know if one that gets no answer was served. The end of the client's certificate is the end of the
-/// connection.
+/// Waits for the first byte of a request. Gives how the connection ended, where it did. While the worker drains, and
+/// when the connection has its greatest age, a client still has a moment to ask ([`Session::grace`]): its request may be
+/// on its way, and it cannot know if one that gets no answer was served. The end of the client's certificate is the end
+/// of the connection.
 async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> Option<Close> {
     let fresh = session.begun.get() == 0;
     let patience = if fresh { bounds.header } else { bounds.keepalive };
     let quiet = coarse_ms().saturating_sub(session.touched.get());
     let mut end = Instant::now() + patience.saturating_sub(Duration::from_millis(quiet));
-    let mut alarm = pin!(sleep_until(next_look(session, end)));
-    let (mut place, mut leaving) = (None, false);
+    let (mut place, mut leaving) = (None, None);
+    let mut alarm = pin!(sleep_until(next_look(session, end, leaving)));
     let cut = &session.worker.cut;
     let outcome = poll_fn(|cx| {
         place.get_or_insert_with(|| cut.remember(cx.waker()));
@@ -200,25 +200,27 @@ async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> O
             };
             return Poll::Ready(close);
         }
-        if let Some(grace) = session.worker.grace()
-            && !std::mem::replace(&mut leaving, true)
-        {
-            let grace = if fresh { TICK } else { grace };
-            end = end.min(Instant::now() + grace);
-            alarm.as_mut().reset(next_look(session, end));
-        }
-        while alarm.as_mut().poll(cx).is_ready() {
+        loop {
+            if leaving.is_none()
+                && let Some((cause, grace)) = session.grace()
+            {
+                leaving = Some(cause);
+                let grace = if fresh { TICK } else { grace };
+                end = end.min(Instant::now() + grace);
+                alarm.as_mut().reset(next_look(session, end, leaving));
+            }
+            if alarm.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
             if session.certificate_has_expired() {
                 return Poll::Ready(Some(Cause::ClientCertificateExpired.into()));
             }
             if Instant::now() >= end {
-                let cause = if leaving { Cause::Drain } else { Cause::IdleTimeout };
-                return Poll::Ready(Some(cause.into()));
+                return Poll::Ready(Some(leaving.unwrap_or(Cause::IdleTimeout).into()));
             }
-            // The clock was set back.
-            alarm.as_mut().reset(next_look(session, end));
+            // The clock was set back, or the coarse one lags.
+            alarm.as_mut().reset(next_look(session, end, leaving));
         }
-        Poll::Pending
     })
     .await;
     if let Some(place) = place {
@@ -236,10 +238,12 @@ fn let_go(cx: &mut Context<'_>, session: &Session, intake: &mut Intake) {
     }
 }
 
-/// When a quiet connection is looked at: at its end, or at that of the client's certificate.
-fn next_look(session: &Session, end: Instant) -> Instant {
-    let left = session.certificate_left().map(|left| left.max(SOONEST));
-    left.map_or(end, |left| end.min(Instant::now() + left))
+/// When a quiet connection is looked at: at its end, at that of the client's certificate, or at its greatest age, unless
+/// it is `leaving` already.
+fn next_look(session: &Session, end: Instant, leaving: Option<Cause>) -> Instant {
+    let age = session.age_left().filter(|_| leaving.is_none());
+    let left = [session.certificate_left(), age].into_iter().flatten().min();
+    left.map_or(end, |left| end.min(Instant::now() + left.max(SOONEST)))
 }
 
 /// A connection that has memory for requests.

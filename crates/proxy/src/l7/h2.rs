@@ -202,12 +202,13 @@ fn look(
         None if resting => {
             let left = (bounds.keepalive - quiet).min(awaiting.unwrap_or(Duration::MAX));
             let left = left.min(session.certificate_left().unwrap_or(Duration::MAX));
+            let left = left.min(session.age_left().unwrap_or(Duration::MAX));
             return Look::Again(left.max(COARSE));
         }
         // One that does not answer the PING has had time enough.
         Some((cause, moment)) if since(moment) >= TICK => {
             connection.part();
-            if idle && matches!(cause, Cause::IdleTimeout | Cause::ClientCertificateExpired) {
+            if idle && matches!(cause, Cause::IdleTimeout | Cause::ClientCertificateExpired | Cause::MaxAge) {
                 return Look::End(cause.into());
             }
         }

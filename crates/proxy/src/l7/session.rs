@@ -25,7 +25,7 @@ use crate::live::table::Place;
 use crate::proxy_header::{self, About};
 use crate::snapshot::http::{AuthClass, Http};
 use crate::snapshot::{Listener, SendProxy, Snapshot};
-use crate::worker::{AcceptorId, Worker};
+use crate::worker::{AcceptorId, GRACE, Worker};
 
 /// For how many clients that trusted proxies name a connection keeps connections to servers, if these begin with a
 /// PROXY header.
@@ -55,6 +55,8 @@ pub(crate) enum Leave {
     /// No route asks for client certificates any more as the one did by which the connection was made: its authorities,
     /// revocation lists or rules are others.
     RulesChanged,
+    /// The connection has its greatest age.
+    Old,
 }
 
 impl Leave {
@@ -63,6 +65,7 @@ impl Leave {
         match self {
             Self::Drain | Self::RulesChanged => Cause::Drain,
             Self::CertificateExpired => Cause::ClientCertificateExpired,
+            Self::Old => Cause::MaxAge,
         }
     }
 }
@@ -88,6 +91,8 @@ pub(crate) struct Session {
     view: RefCell<Rc<View>>,
     /// Whether no route has the rule for client certificates by which the connection was made.
     outdated: Cell<bool>,
+    /// When the connection has its greatest age ([`Worker::old_at`]).
+    old_at: u64,
     /// Requests that have begun, ever.
     pub(crate) begun: Cell<u64>,
     /// Requests that are under way.
@@ -236,6 +241,7 @@ impl Session {
         };
         let scheme = if brief.tls.is_some() { Scheme::Https } else { Scheme::Http };
         Rc::new(Self {
+            old_at: worker.old_at(&snapshot.limits),
             view: RefCell::new(View::new(snapshot, listener, ip)),
             worker,
             accepted_by,
@@ -314,7 +320,27 @@ impl Session {
         if self.certificate_has_expired() {
             return Some(Leave::CertificateExpired);
         }
-        self.outdated.get().then_some(Leave::RulesChanged)
+        if self.outdated.get() {
+            return Some(Leave::RulesChanged);
+        }
+        self.is_old().then_some(Leave::Old)
+    }
+
+    /// Whether the connection has its greatest age.
+    fn is_old(&self) -> bool {
+        self.old_at != u64::MAX && coarse_ms() >= self.old_at
+    }
+
+    /// How long until the connection has its greatest age, if there is one.
+    pub(crate) fn age_left(&self) -> Option<Duration> {
+        (self.old_at != u64::MAX).then(|| Duration::from_millis(self.old_at.saturating_sub(coarse_ms())))
+    }
+
+    /// While the next request is the last: why, and how long a quiet client has to begin with it. An expired certificate
+    /// leaves no time.
+    pub(crate) fn grace(&self) -> Option<(Cause, Duration)> {
+        let drain = self.worker.grace().map(|grace| (Cause::Drain, grace));
+        drain.or_else(|| self.is_old().then_some((Cause::MaxAge, GRACE)))
     }
 
     /// Whether a request for `host` on a route with `client_auth` may come by this connection

@@ -85,6 +85,7 @@ pub(crate) fn snapshot(connections: u32) -> Snapshot {
             handshakes_per_client: None,
             bandwidth_per_client: None,
             handshake_timeout: PATIENCE,
+            max_age: None,
             idle_timeout: PATIENCE,
         },
         record_size: RecordSize::Adaptive,

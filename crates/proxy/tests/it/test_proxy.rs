@@ -134,6 +134,7 @@ impl Default for Setup {
                 handshakes_per_client: None,
                 bandwidth_per_client: None,
                 handshake_timeout: PATIENCE,
+                max_age: None,
                 idle_timeout: PATIENCE,
             },
             drain: PATIENCE,
