@@ -11,6 +11,8 @@ use std::net::IpAddr;
 const IPV6_PREFIXES: [u32; LEVELS] = [32, 48, 56, 64];
 const IPV4_PREFIXES: [u32; LEVELS] = [16, 24, 32, 32];
 const LEVELS: usize = 4;
+/// The levels without the last one.
+pub(crate) const NETWORKS: usize = LEVELS - 1;
 
 /// The networks that a client is in, widest first. Clients without an address are one client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,17 @@ impl ClientNetworkPath {
 }
 
 impl ClientNetworkPath {
+    /// The widest, the site and the household.
+    pub(crate) fn networks(self) -> [u128; NETWORKS] {
+        let [networks @ .., _] = self.0;
+        networks
+    }
+
+    /// A /32 of IPv6, or a /16 of IPv4.
+    pub(crate) fn widest(self) -> u128 {
+        self.0[0]
+    }
+
     /// A /48 of IPv6, or a /24 of IPv4.
     pub(crate) fn site(self) -> u128 {
         self.0[1]

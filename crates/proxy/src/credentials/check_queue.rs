@@ -2,7 +2,7 @@
 //!
 //! Clients take turns by network ([`FairQueue`]), so that no flood keeps a newcomer out. Whoever has logged in with a name
 //! from the same address before goes first. A name that is being guessed from many addresses is checked now and then
-//! only ([`SlowName`]): never refused for good, and first for those who have guessed the least.
+//! only ([`SlowName`]): first for those whose networks have guessed the least, the widest first.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
 use super::hash::PasswordHash;
-use crate::fair_queue::{ClientNetworkPath, FairQueue};
+use crate::fair_queue::{ClientNetworkPath, FairQueue, NETWORKS};
 
 /// How many wait to be checked: of those who have logged in before, and of all others.
 pub(super) const QUEUE: usize = 128;
@@ -41,9 +41,13 @@ pub(super) struct Standing {
     pub(super) is_owner: bool,
     /// The pause between two checks of the name; `None`: it is not being guessed.
     pub(super) pace: Option<Duration>,
-    /// The wrong passwords of the client's network for the name.
-    pub(super) guesses: u32,
+    /// The wrong passwords of the client's networks for the name.
+    pub(super) guesses: Guesses,
 }
+
+/// Wrong passwords of the networks of a client, the widest first, and compared in that order: with each network that has
+/// guessed nothing whoever has a wider one would begin anew, and go before everybody who has guessed once.
+pub(super) type Guesses = [u32; NETWORKS];
 
 /// Names a job, to take it back.
 pub(super) type JobId = u64;
@@ -68,6 +72,30 @@ struct SlowName {
     due: Instant,
     /// In the order in which they came.
     waiting: Vec<(JobId, Job)>,
+}
+
+/// Who comes last for a slow name: the wrong passwords of its networks, then how many wait of the widest of them.
+type Rank = (Guesses, usize);
+
+impl SlowName {
+    fn waiting_from(&self, widest: u128) -> usize {
+        self.waiting.iter().filter(|(_, job)| job.client.widest() == widest).count()
+    }
+
+    fn rank(&self, at: usize) -> Rank {
+        let job = &self.waiting[at].1;
+        (job.standing.guesses, self.waiting_from(job.client.widest()))
+    }
+
+    /// The one with the least right to its place; of equals the newest.
+    fn last(&self) -> Option<(Rank, usize)> {
+        (0..self.waiting.len()).map(|at| (self.rank(at), at)).max()
+    }
+
+    /// The one whose turn it is; of equals the oldest.
+    fn first(&self) -> Option<usize> {
+        (0..self.waiting.len()).min_by_key(|at| self.rank(*at))
+    }
 }
 
 impl Default for CheckQueue {
@@ -108,7 +136,7 @@ impl CheckQueue {
         let waiting = |slow: Option<&SlowName>| slow.map_or(0, |slow| slow.waiting.len());
         let own = waiting(self.slow.get(&item.1.name));
         if own >= WAITING_PER_NAME {
-            self.displace(item.1.name, item.1.standing.guesses)?;
+            self.displace(item.1.name, &item.1)?;
         } else if self.waiting_for_names >= WAITING_FOR_NAMES {
             let (fullest, most) = self
                 .slow
@@ -119,7 +147,7 @@ impl CheckQueue {
             if most <= own + 1 {
                 return Err(Busy);
             }
-            self.displace(fullest, 0).or_else(|Busy| self.displace_newest(fullest))?;
+            self.displace_last(fullest)?;
         }
         let slow = self.slow.entry(item.1.name).or_insert(SlowName { due: now, waiting: Vec::new() });
         slow.waiting.push(item);
@@ -127,18 +155,23 @@ impl CheckQueue {
         Ok(())
     }
 
-    /// Drops the one of a slow name whose network has guessed most, if that is more than `guesses`.
-    fn displace(&mut self, name: u128, guesses: u32) -> Result<(), Busy> {
-        let waiting = &mut self.slow.get_mut(&name).ok_or(Busy)?.waiting;
-        let of = |at: &usize| waiting[*at].1.standing.guesses;
-        let last = (0..waiting.len()).max_by_key(of).filter(|at| of(at) > guesses).ok_or(Busy)?;
-        waiting.remove(last);
-        self.waiting_for_names -= 1;
-        Ok(())
+    /// Drops the one of a slow name that has the least right to its place, if that is less than a newcomer's.
+    fn displace(&mut self, name: u128, newcomer: &Job) -> Result<(), Busy> {
+        let slow = self.slow.get(&name).ok_or(Busy)?;
+        let wide = newcomer.client.widest();
+        // It would itself be one more.
+        let rank = (newcomer.standing.guesses, slow.waiting_from(wide) + 1);
+        let (_, last) = slow.last().filter(|(last, _)| *last > rank).ok_or(Busy)?;
+        self.remove(name, last)
     }
 
-    fn displace_newest(&mut self, name: u128) -> Result<(), Busy> {
-        self.slow.get_mut(&name).and_then(|slow| slow.waiting.pop()).ok_or(Busy)?;
+    fn displace_last(&mut self, name: u128) -> Result<(), Busy> {
+        let (_, last) = self.slow.get(&name).and_then(SlowName::last).ok_or(Busy)?;
+        self.remove(name, last)
+    }
+
+    fn remove(&mut self, name: u128, at: usize) -> Result<(), Busy> {
+        self.slow.get_mut(&name).ok_or(Busy)?.waiting.remove(at);
         self.waiting_for_names -= 1;
         Ok(())
     }
@@ -158,8 +191,7 @@ impl CheckQueue {
     /// Moves the next password of each name that is due to where all clients take turns.
     fn admit_slow(&mut self, now: Instant) {
         for slow in self.slow.values_mut().filter(|slow| slow.due <= now) {
-            let of = |at: &usize| slow.waiting[*at].1.standing.guesses;
-            let Some(first) = (0..slow.waiting.len()).min_by_key(of) else { continue };
+            let Some(first) = slow.first() else { continue };
             let item = slow.waiting.remove(first);
             self.waiting_for_names -= 1;
             slow.due = now + item.1.standing.pace.unwrap_or_default();
@@ -196,11 +228,11 @@ mod tests {
     use super::*;
 
     const HASH: &str = "$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-    const OWNER: Standing = Standing { is_owner: true, pace: None, guesses: 0 };
-    const OTHER: Standing = Standing { is_owner: false, pace: None, guesses: 0 };
+    const OWNER: Standing = Standing { is_owner: true, pace: None, guesses: [0; NETWORKS] };
+    const OTHER: Standing = Standing { is_owner: false, pace: None, guesses: [0; NETWORKS] };
 
     fn slow(guesses: u32) -> Standing {
-        Standing { is_owner: false, pace: Some(Duration::from_secs(2)), guesses }
+        Standing { is_owner: false, pace: Some(Duration::from_secs(2)), guesses: [guesses; NETWORKS] }
     }
 
     /// The name doubles as the mark by which a job is known again.
@@ -259,7 +291,7 @@ mod tests {
         let owner = job("198.51.100.7", 1, slow(0));
         queue.push(owner.0, now).unwrap();
         assert_eq!((queue.len(), queue.due()), (WAITING_PER_NAME, Some(now)));
-        assert_eq!(queue.pop(now).unwrap().standing.guesses, 0);
+        assert_eq!(queue.pop(now).unwrap().standing.guesses, [0; NETWORKS]);
         // Other names do not wait.
         queue.push(job("10.5.0.1", 2, OTHER).0, now).unwrap();
         assert_eq!(queue.pop(now).unwrap().name, 2);
@@ -269,7 +301,7 @@ mod tests {
             assert!(queue.pop(now).is_none());
             now += Duration::from_millis(1);
             assert_eq!(queue.due(), Some(now));
-            assert_eq!(queue.pop(now).unwrap().standing.guesses, 5);
+            assert_eq!(queue.pop(now).unwrap().standing.guesses, [5; NETWORKS]);
         }
         assert_eq!((queue.due(), queue.len()), (None, 0));
         // The pause holds for who comes later, too, and is then forgotten.

@@ -6,8 +6,8 @@
 //! by their /64.
 //!
 //! And they count for the name, wherever they come from. That makes nobody wait by itself, or everybody could be kept out by
-//! whoever knows a name; beyond a bound the name is checked at a pace ([`Standing::pace`]), by turns in which those who have
-//! guessed least go first. An address that has logged in with the name before knows nothing of all this, except its own
+//! whoever knows a name; beyond a bound the name is checked at a pace ([`Standing::pace`]), by turns in which those whose
+//! networks have guessed least go first, counted at each width. An address that has logged in with the name before knows nothing of all this, except its own
 //! wrong passwords for the name.
 
 use std::collections::{HashMap, VecDeque};
@@ -16,16 +16,16 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::check_queue::Standing;
+use super::check_queue::{Guesses, Standing};
 use super::owners::Owners;
-use crate::fair_queue::ClientNetworkPath;
+use crate::fair_queue::{ClientNetworkPath, NETWORKS};
 use crate::limit::client_key;
 
 /// The first wait; each further wrong password doubles it.
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest wait.
 const LONGEST: Duration = Duration::from_secs(64);
-/// Who has guessed nothing for so long is forgotten.
+/// Who has guessed nothing for so long is forgotten, where nothing else is said.
 const FORGET: Duration = Duration::from_secs(15 * 60);
 /// How long a client waits that has as many under way as it may.
 const SOON: Duration = Duration::from_secs(1);
@@ -38,17 +38,25 @@ const PACE: Duration = Duration::from_secs(1);
 const SLOWEST: Duration = Duration::from_secs(8);
 
 /// For one name at one address.
-const OF_NAMES: Bounds = Bounds { known: 16_384, free: 5, forgive: None, longest: LONGEST, at_a_time: 8 };
+const OF_NAMES: Bounds =
+    Bounds { known: 16_384, forget: FORGET, free: 5, forgive: None, longest: LONGEST, at_a_time: 8 };
 /// For all names at one address. A person who guesses has used 5 and at most 14 more in the time of `FORGET`, so that one
 /// alone does not use it up; and people who mistype their own passwords all day do not add up.
-const OF_ADDRESSES: Bounds =
-    Bounds { known: 4096, free: 50, forgive: Some(Duration::from_secs(18)), longest: LONGEST, at_a_time: 32 };
+const OF_ADDRESSES: Bounds = Bounds {
+    known: 4096,
+    forget: FORGET,
+    free: 50,
+    forgive: Some(Duration::from_secs(18)),
+    longest: LONGEST,
+    at_a_time: 32,
+};
 /// For a /56 of IPv6: a household, or a small site.
 const OF_HOUSEHOLDS: Bounds =
     Bounds { free: 100, forgive: Some(Duration::from_secs(9)), longest: SHORT, ..OF_SITES };
 /// For a /48 of IPv6 and a /24 of IPv4. Others than the guesser may be in it, who do not know each other: the waits are short.
 const OF_SITES: Bounds = Bounds {
     known: 4096,
+    forget: FORGET,
     free: 200,
     forgive: Some(Duration::from_secs(4)),
     longest: SHORT,
@@ -57,13 +65,16 @@ const OF_SITES: Bounds = Bounds {
 /// For a name at all addresses.
 const OF_EVERYWHERE: Bounds = Bounds {
     known: 16_384,
+    forget: FORGET,
     free: 30,
     forgive: Some(Duration::from_secs(30)),
     longest: LONGEST,
     at_a_time: u32::MAX,
 };
-/// For a name in a site, which is only compared with other sites.
-const OF_NAMES_IN_SITES: Bounds = Bounds { known: 16_384, forgive: None, ..OF_EVERYWHERE };
+/// For a name in a network, which is only compared with other networks. A slow name is checked 10800 times in the time for
+/// which these are known, so that only who has networks without end has always one that has guessed nothing.
+const OF_NAMES_IN_NETWORKS: Bounds =
+    Bounds { known: 16_384, forget: Duration::from_secs(24 * 60 * 60), forgive: None, ..OF_EVERYWHERE };
 /// The longest wait of a network.
 const SHORT: Duration = Duration::from_secs(8);
 
@@ -75,6 +86,8 @@ const SPARED: u32 = 8;
 struct Bounds {
     /// How many are known whose passwords were wrong.
     known: usize,
+    /// The time after which those are forgotten who have guessed nothing.
+    forget: Duration,
     /// How many passwords may be wrong before the next one has to wait.
     free: u32,
     /// The time after which one wrong password less counts; `None`: all count until they are forgotten.
@@ -96,7 +109,8 @@ struct Tables {
     households: Table<u128>,
     sites: Table<u128>,
     everywhere: Table<u128>,
-    names_in_sites: Table<(u128, u128)>,
+    /// By network and name, of [`ClientNetworkPath::networks`].
+    names_in_networks: [Table<(u128, u128)>; NETWORKS],
     owners: Owners,
 }
 
@@ -154,7 +168,9 @@ impl Attempt {
         tables.households.was_wrong(self.networks.household(), self.digest, now);
         tables.sites.was_wrong(self.networks.site(), self.digest, now);
         tables.everywhere.was_wrong(name, self.digest, now);
-        tables.names_in_sites.was_wrong((self.networks.site(), name), self.digest, now);
+        for (table, network) in tables.names_in_networks.iter_mut().zip(self.networks.networks()) {
+            table.was_wrong((network, name), self.digest, now);
+        }
     }
 
     /// The password was right.
@@ -179,7 +195,7 @@ impl Default for Throttle {
             households: Table::new(OF_HOUSEHOLDS),
             sites: Table::new(OF_SITES),
             everywhere: Table::new(OF_EVERYWHERE),
-            names_in_sites: Table::new(OF_NAMES_IN_SITES),
+            names_in_networks: std::array::from_fn(|_| Table::new(OF_NAMES_IN_NETWORKS)),
             owners: Owners::default(),
         };
         Self(Mutex::new(tables))
@@ -232,15 +248,19 @@ impl Tables {
         self.households.forget(now);
         self.sites.forget(now);
         self.everywhere.forget(now);
-        self.names_in_sites.forget(now);
+        self.names_in_networks.iter_mut().for_each(|table| table.forget(now));
     }
 
     fn standing(&mut self, name: Name, networks: ClientNetworkPath, now: Instant) -> Standing {
         if self.owners.has(name.1, name.0, now) {
-            return Standing { is_owner: true, pace: None, guesses: 0 };
+            return Standing { is_owner: true, pace: None, guesses: Guesses::default() };
         }
-        let in_site = self.names_in_sites.guessers.get(&(networks.site(), name.1));
-        let guesses = in_site.map_or(0, |known| known.wrong);
+        let mut guesses = Guesses::default();
+        for ((table, network), wrong) in
+            self.names_in_networks.iter().zip(networks.networks()).zip(&mut guesses)
+        {
+            *wrong = table.guessers.get(&(network, name.1)).map_or(0, |known| known.wrong);
+        }
         let of_name = self.everywhere.guessers.get_mut(&name.1);
         let pace = of_name.and_then(|known| {
             known.forgive(OF_EVERYWHERE.forgive, now);
@@ -293,7 +313,7 @@ impl<K: Copy + Eq + Hash> Table<K> {
     fn forget(&mut self, now: Instant) {
         let mut spared = 0;
         while let Some((at, key)) = self.order.front().copied() {
-            let is_old = now.duration_since(at) >= FORGET;
+            let is_old = now.duration_since(at) >= self.bounds.forget;
             if !is_old && self.order.len() < self.bounds.known {
                 break;
             }

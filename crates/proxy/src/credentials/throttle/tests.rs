@@ -1,3 +1,8 @@
+use tokio::sync::oneshot;
+use zeroize::Zeroizing;
+
+use super::super::check_queue::{CheckQueue, Job};
+use super::super::hash::PasswordHash;
 use super::*;
 
 const FREE: u32 = OF_NAMES.free;
@@ -99,6 +104,8 @@ fn each_further_wrong_password_doubles_the_wait() {
     assert!(throttle.begin(client.0, (ANNA, 0), now).is_err());
     now += FORGET;
     assert!(throttle.begin(client.0, (ANNA, client.1), now).is_ok());
+    now += OF_NAMES_IN_NETWORKS.forget;
+    assert!(throttle.begin(client.0, (ANNA, client.1), now).is_ok());
     assert!(is_empty(&throttle));
 }
 
@@ -159,7 +166,7 @@ fn the_table_is_bounded() {
     assert_bounded(&tables.households);
     assert_bounded(&tables.sites);
     assert_bounded(&tables.everywhere);
-    assert_bounded(&tables.names_in_sites);
+    tables.names_in_networks.iter().for_each(assert_bounded);
 }
 
 /// A network that guesses with each of its addresses in turn, as fast as it may, for an hour.
@@ -206,8 +213,10 @@ fn a_name_that_is_guessed_from_everywhere_is_slowed_and_its_owner_is_not() {
     // By name, and in the order of what networks have guessed.
     let other = throttle.begin(address(1), (2, 0), now).unwrap();
     assert_eq!(other.standing, Standing::default());
-    assert_eq!((standing(1, now).guesses, standing((257 << 8) | 9, now).guesses), (0, 2));
-    let owner = Standing { is_owner: true, pace: None, guesses: 0 };
+    let total = u32::try_from(paces.len()).unwrap();
+    assert_eq!(standing(1, now).guesses, Guesses::default());
+    assert_eq!(standing((257 << 8) | 9, now).guesses, [total, 2, 0]);
+    let owner = Standing { is_owner: true, pace: None, guesses: Guesses::default() };
     assert_eq!((standing(7, now), standing(8, now).is_owner), (owner, false));
     // Time forgives.
     now += OF_EVERYWHERE.forgive.unwrap() * 8 * OF_EVERYWHERE.free;
@@ -262,6 +271,90 @@ fn a_crowd_makes_nobody_begin_anew() {
 fn is_empty(throttle: &Throttle) -> bool {
     let tables = throttle.lock();
     let by_network = tables.households.guessers.is_empty() && tables.sites.guessers.is_empty();
-    let by_name = tables.everywhere.guessers.is_empty() && tables.names_in_sites.guessers.is_empty();
+    let by_name = tables.everywhere.guessers.is_empty()
+        && tables.names_in_networks.iter().all(|table| table.guessers.is_empty());
     tables.names.guessers.is_empty() && tables.addresses.guessers.is_empty() && by_network && by_name
+}
+
+/// Guesses of one name, each with its place in the queue.
+struct Flood {
+    throttle: Arc<Throttle>,
+    queue: CheckQueue,
+    now: Instant,
+    under_way: Vec<(Attempt, oneshot::Receiver<bool>)>,
+    sent: usize,
+}
+
+impl Flood {
+    const HASH: &str = "$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+    /// Gives whether the password waits to be checked.
+    fn send(&mut self, from: &str) -> bool {
+        self.sent += 1;
+        let client = Some(from.parse().unwrap());
+        let digest = self.sent as u128;
+        let Ok(attempt) = self.throttle.begin(client, (ANNA, digest), self.now) else { return false };
+        let (done, outcome) = oneshot::channel();
+        let hash = PasswordHash::parse(Self::HASH).unwrap();
+        let (client, standing) = (ClientNetworkPath::of(client), attempt.standing);
+        let password = Zeroizing::new(Vec::new());
+        let is_taken =
+            self.queue.push(Job { hash, password, done, client, name: ANNA, standing }, self.now).is_ok();
+        self.under_way.push((attempt, outcome));
+        is_taken
+    }
+
+    /// Checks what may be checked in a second in which many more come. Gives whether one was from `client`.
+    fn second(&mut self, attackers: &[String], client: &str) -> bool {
+        for _ in 0..12 {
+            self.send(&attackers[self.sent % attackers.len()].clone());
+        }
+        let mut is_checked = false;
+        while let Some(job) = self.queue.pop(self.now) {
+            is_checked |= job.client == ClientNetworkPath::of(Some(client.parse().unwrap()));
+            job.done.send(false).unwrap();
+        }
+        let now = self.now;
+        self.under_way.retain_mut(|(attempt, outcome)| match outcome.try_recv() {
+            Ok(_) => {
+                attempt.was_wrong(now);
+                false
+            }
+            Err(oneshot::error::TryRecvError::Empty) => true,
+            Err(oneshot::error::TryRecvError::Closed) => false,
+        });
+        self.now += Duration::from_secs(1);
+        is_checked
+    }
+}
+
+/// However many of its addresses, and of the networks in it, have guessed nothing yet.
+#[test]
+fn a_network_that_guesses_a_name_keeps_out_nobody_else() {
+    let of = |count: usize, name: &dyn Fn(usize) -> String| (0..count).map(name).collect::<Vec<_>>();
+    for (minutes, attackers) in [
+        (20, of(249, &|number| format!("127.9.{}.1", number + 1))),
+        (20, of(249 * 200, &|number| format!("127.9.{}.{}", number % 249 + 1, number / 249 + 1))),
+        (20, of(128, &|number| format!("2001:db8:{number:x}::1"))),
+        (20, of(65_536, &|number| format!("2001:db8:{:x}:{:x}::1", number % 128, number / 128))),
+        // Each of these has guessed once after a while.
+        (60, of(300, &|number| format!("10{}.{}.0.1", number / 200, number % 200))),
+        (60, of(300, &|number| format!("2001:{number:x}::1"))),
+    ] {
+        let mut flood = Flood {
+            throttle: Arc::default(),
+            queue: CheckQueue::default(),
+            now: Instant::now(),
+            under_way: Vec::new(),
+            sent: 0,
+        };
+        for _ in 0..minutes * 60 {
+            flood.second(&attackers, "198.51.100.7");
+        }
+        for newcomer in ["198.51.100.7", "2a00:1::1"] {
+            assert!(flood.send(newcomer), "{newcomer} finds a place beside {}", attackers[0]);
+            let waited = (0..17).find(|_| flood.second(&attackers, newcomer));
+            assert!(waited.is_some(), "{newcomer} has its turn beside {}", attackers[0]);
+        }
+    }
 }
