@@ -10,7 +10,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::Oid;
 use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
-use x509_parser::x509::SubjectPublicKeyInfo;
+use x509_parser::x509::{RelativeDistinguishedName, SubjectPublicKeyInfo, X509Name};
 
 use crate::clock;
 use crate::describe::Description;
@@ -66,8 +66,8 @@ impl Facts {
         Ok(Facts {
             subject: certificate.subject().as_raw().to_vec(),
             issuer: certificate.issuer().as_raw().to_vec(),
-            subject_text: text_of(&certificate.subject().to_string()),
-            issuer_text: text_of(&certificate.issuer().to_string()),
+            subject_text: text_of(certificate.subject()),
+            issuer_text: text_of(certificate.issuer()),
             public_key: certificate.public_key().raw.to_vec(),
             key_id,
             issuer_key_id,
@@ -147,7 +147,7 @@ pub(crate) fn revocation_list(der: &[u8]) -> Result<(String, Option<SystemTime>)
             Err("it is of version 1; make it with `crl_extensions` in the configuration of openssl"
                 .to_owned())
         }
-        Ok(([], list)) => Ok((text_of(&list.issuer().to_string()), list.next_update().map(clock::from_asn1))),
+        Ok(([], list)) => Ok((text_of(list.issuer()), list.next_update().map(clock::from_asn1))),
         Ok(_) => Err("bytes follow the list".to_owned()),
         Err(error) => Err(error.to_string()),
     }
@@ -172,8 +172,45 @@ pub(crate) fn dotted(oid: &Oid<'_>) -> String {
     oid.to_id_string()
 }
 
-fn text_of(name: &str) -> String {
-    if name.is_empty() { "no subject".to_owned() } else { printable(name) }
+/// A name such as `O=Example, CN=anna`. Values are escaped (RFC 4514 §2.4), so that none of them can look like another
+/// attribute.
+fn text_of(name: &X509Name<'_>) -> String {
+    let mut text = String::new();
+    for attributes in name.iter() {
+        for (at, attribute) in attributes.iter().enumerate() {
+            if !text.is_empty() {
+                text.push_str(if at == 0 { ", " } else { " + " });
+            }
+            // The parser knows the names of attributes, and how each kind of text is encoded.
+            let one = vec![RelativeDistinguishedName::new(vec![attribute.clone()])];
+            let one = X509Name::new(one, &[]).to_string();
+            match one.split_once('=') {
+                Some((kind, value)) => {
+                    text.push_str(kind);
+                    text.push('=');
+                    escape(value, &mut text);
+                }
+                None => text.push_str(&one),
+            }
+        }
+    }
+    if text.is_empty() { "no subject".to_owned() } else { printable(&text) }
+}
+
+fn escape(value: &str, out: &mut String) {
+    let last = value.chars().count().saturating_sub(1);
+    for (at, char) in value.chars().enumerate() {
+        let is_special = match char {
+            ',' | '+' | '"' | '\\' | '<' | '>' | ';' => true,
+            '#' => at == 0,
+            ' ' => at == 0 || at == last,
+            _ => false,
+        };
+        if is_special {
+            out.push('\\');
+        }
+        out.push(char);
+    }
 }
 
 /// A text of a certificate as it may be shown: whoever made the certificate must not command the terminal of whoever
@@ -211,6 +248,37 @@ mod tests {
         assert_eq!(printable("CN=Müller & Söhne, O=例"), "CN=Müller & Söhne, O=例");
         let hostile = "a\u{1b}[2J\nnothing is wrong with it\u{9b}0m\u{202e}";
         assert_eq!(printable(hostile), "a\\u{1b}[2J\\nnothing is wrong with it\\u{9b}0m\\u{202e}");
-        assert_eq!(text_of(""), "no subject");
+    }
+
+    #[test]
+    fn no_value_of_a_name_looks_like_another_attribute() {
+        for (value, shown) in [
+            ("anna", "anna"),
+            ("Müller & Söhne (Köln)", "Müller & Söhne (Köln)"),
+            ("al, O=root", r"al\, O=root"),
+            ("al + O=root", r"al \+ O=root"),
+            (r"al\, O=root", r"al\\\, O=root"),
+            ("a;b<c>\"d\"", r#"a\;b\<c\>\"d\""#),
+            ("#05", r"\#05"),
+            ("a#5", "a#5"),
+            (" al  ", r"\ al \ "),
+            (" ", r"\ "),
+            ("a\nb", r"a\nb"),
+            (r"a\nb", r"a\\nb"),
+        ] {
+            let mut params = rcgen::CertificateParams::default();
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            params.distinguished_name.push(rcgen::DnType::OrganizationName, "E");
+            params.distinguished_name.push(rcgen::DnType::CommonName, value);
+            let key = rcgen::KeyPair::generate().unwrap();
+            let facts = Facts::read(params.self_signed(&key).unwrap().der()).unwrap();
+            let wanted = format!("O=E, CN={shown}");
+            assert_eq!((facts.subject_text, facts.issuer_text), (wanted.clone(), wanted));
+            assert_eq!(facts.description.common_name.as_deref(), Some(value));
+        }
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        let key = rcgen::KeyPair::generate().unwrap();
+        assert_eq!(Facts::read(params.self_signed(&key).unwrap().der()).unwrap().subject_text, "no subject");
     }
 }

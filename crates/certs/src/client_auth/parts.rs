@@ -11,15 +11,15 @@ use crate::x509::Facts;
 pub struct CertificateParts {
     /// The first common name of the subject; empty where there is none.
     pub common_name: String,
-    /// The subject, such as `C=DE, O=Example, CN=anna`.
+    /// The subject, such as `C=DE, O=Example, CN=anna`; values are escaped (RFC 4514 §2.4).
     pub subject: String,
     /// The issuer in the same form.
     pub issuer: String,
     /// The serial number, in hexadecimal.
     pub serial: String,
-    /// The DNS names of the alternative names, with commas between them.
+    /// The DNS names of the alternative names, with commas between them; a comma in a name is `%2C`.
     pub dns: String,
-    /// The URIs of the alternative names, with commas between them.
+    /// The URIs of the alternative names, in the same form.
     pub uri: String,
     /// The SHA-256 of the certificate in DER, in hexadecimal.
     pub fingerprint: String,
@@ -40,9 +40,37 @@ impl CertificateParts {
             subject: facts.subject_text,
             issuer: facts.issuer_text,
             serial: facts.serial.replace(':', ""),
-            dns: facts.alternative.dns.join(","),
-            uri: facts.alternative.uris.join(","),
+            dns: list(&facts.alternative.dns),
+            uri: list(&facts.alternative.uris),
             fingerprint,
         })
+    }
+}
+
+fn list(names: &[String]) -> String {
+    names.iter().map(|name| name.replace(',', "%2C")).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_looks_like_two() {
+        for (names, shown) in [
+            (&["spiffe://a/b"][..], "spiffe://a/b"),
+            (&["spiffe://a/b,spiffe://a/root", "urn:c"], "spiffe://a/b%2Cspiffe://a/root,urn:c"),
+            (&[], ""),
+        ] {
+            let mut params = rcgen::CertificateParams::default();
+            for name in names {
+                let name = rcgen::string::Ia5String::try_from(*name).unwrap();
+                params.subject_alt_names.push(rcgen::SanType::URI(name.clone()));
+                params.subject_alt_names.push(rcgen::SanType::DnsName(name));
+            }
+            let key = rcgen::KeyPair::generate().unwrap();
+            let parts = CertificateParts::of(params.self_signed(&key).unwrap().der()).unwrap();
+            assert_eq!((parts.uri.as_str(), parts.dns.as_str()), (shown, shown));
+        }
     }
 }
