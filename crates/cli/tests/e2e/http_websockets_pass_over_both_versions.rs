@@ -421,7 +421,7 @@ fn a_switch_is_the_one_that_was_asked_for() {
     let events = instance.stop();
     let refused = events.iter().filter(|event| event["status"] == 502);
     assert!(refused.clone().all(|event| cause(event) == "bad_response"), "{events:?}");
-    assert_eq!(refused.count(), 19);
+    assert_eq!(refused.count(), 20);
 }
 
 /// A route passes WebSocket alone where it does not say more, and nothing where it says so.

@@ -156,7 +156,7 @@ fn paths_are_rewritten_by_patterns() {
             ("/user/17?x=y", "/profile?id=17"),
             ("/user/x?x=y", "/user/x?x=y"),
             ("/one-two/three?x=y", "/two/one/three?x=y"),
-            ("/one-%41/", "/%41/one/"),
+            ("/one-%41/", "/A/one/"),
         ] {
             assert_eq!(ask(path).text(), "app\n");
             assert_eq!(seen.one().target, target, "{path} {version}");
