@@ -68,6 +68,28 @@ impl Spelling {
         self == Self::SINGLE
     }
 
+    /// Set where dot segments stand beside what decides which segments they take off: empty segments, parameters, and
+    /// escapes that need not be, of the dots themselves too. Servers remove them before or after they do the rest, and some
+    /// twice.
+    #[must_use]
+    pub fn has_mixed_dots(self) -> bool {
+        let beside =
+            Self::ESCAPES | Self::EMPTY | Self::PARAMETERS | Self::ESCAPED_PARAMETERS | Self::DELIMITERS;
+        self.has_dots() && self.has(beside)
+    }
+
+    /// Set where the path has dot segments, perhaps with parameters.
+    #[must_use]
+    pub fn has_dots(self) -> bool {
+        self.has(Self::DOTS)
+    }
+
+    /// Set where segments have parameters.
+    #[must_use]
+    pub fn has_parameters(self) -> bool {
+        self.has(Self::PARAMETERS | Self::ESCAPED_PARAMETERS)
+    }
+
     fn note(&mut self, ambiguity: Ambiguity) {
         self.ambiguity = self.ambiguity.max(Some(ambiguity));
     }

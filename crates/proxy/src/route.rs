@@ -92,6 +92,11 @@ impl<T> Table<T> {
         self.groups(host).flatten().filter(move |&&at| at <= end).map(|&at| &self.rules[at].to)
     }
 
+    /// How many rules there are for `host`.
+    pub(crate) fn count(&self, host: Option<&str>) -> usize {
+        self.groups(host).map(Vec::len).sum()
+    }
+
     /// Every destination, in the order of the rules.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.rules.iter().map(|rule| &rule.to)

@@ -55,6 +55,11 @@ fn spellings(name: &str) -> Vec<String> {
         "/x/..;a=b/#",
         "//x/#",
         "//x/#/s.txt",
+        "///x/#/s.txt",
+        "////x:1/#",
+        "/;//y/#/s.txt",
+        "/x/..//y/#",
+        "/.//y/#",
         "/#%3f",
         "/#%23/s.txt",
         "/#%2f",
@@ -141,7 +146,10 @@ impl Stage {
             // Two slashes begin a host only at the front, and what leads above is another path.
             let forms = spellings(name);
             let forms = forms.iter().filter(|path| {
-                before.is_empty() || !["//x/", "/../", "/x/../../"].iter().any(|form| path.starts_with(form))
+                before.is_empty()
+                    || !["//x/", "///x/", "////x", "/../", "/x/../../"]
+                        .iter()
+                        .any(|form| path.starts_with(form))
             });
             let paths: Vec<String> = forms.map(|path| format!("{before}{path}")).collect();
             for version in VERSIONS {
@@ -314,6 +322,70 @@ fn keys_send_the_normal_form_or_let_escaped_slashes_pass() {
             assert_eq!(answer.status(), if target.is_some() { 200 } else { 400 }, "{path}: {answer:?}");
             let seen: Vec<String> = stage.seen.take().into_iter().map(|request| request.target).collect();
             assert_eq!(seen, Vec::from_iter(target.map(str::to_owned)), "{path}");
+        }
+    }
+    stage.instance.stop();
+}
+
+#[test]
+fn dots_are_read_in_one_order_and_made_by_no_rule() {
+    let routes = "[[route]]\npath = \"/docs/secret\"\nserver = \"unix:app.sock\"\nallow = [\"192.0.2.1\"]\n\
+                  [[route]]\npath = \"/api/admin\"\nserver = \"unix:app.sock\"\nallow = [\"192.0.2.1\"]\n\
+                  [[route]]\npath = \"/open\"\nserver = \"unix:app.sock\"\n\
+                  [[route]]\npath = \"/st\"\nserver = \"unix:app.sock\"\nstrip_path = true\nencoded_slashes = \"pass\"\n\
+                  [[route]]\npath = \"/go\"\nserver = \"unix:app.sock\"\n\
+                  rewrite = [{ match = \"^/go/(.*)_(.*)$\", to = \"/api/v1/$1./$2\" }, { match = \"^/go/(.*)$\", to = \"/api/v1/$1\" }]\n";
+    let stage = stage(|_, _| String::new(), &format!("{OPEN}{routes}"));
+    for version in VERSIONS {
+        for (path, target) in [
+            ("/docs///../secret/s.txt", None),
+            ("/docs///%2e%2e/secret/s.txt", None),
+            ("/docs/a/%2e%2e/%2e%2e/docs/../secret", None),
+            ("/docs/a/b/..;/..;/../secret", None),
+            ("/docs/a/../b", Some("/docs/a/../b")),
+            ("//open/x", Some("//open/x")),
+            ("/%6fpen", Some("/%6fpen")),
+            ("/open;jsessionid=A", Some("/open;jsessionid=A")),
+            ("/go/x", Some("/api/v1/x")),
+            ("/go/a_b", Some("/api/v1/a./b")),
+            ("/go/._admin", None),
+            ("/go/..;/admin", None),
+            ("/go/..%3b/admin", None),
+            ("/go/%2e%2e%3b/admin/s", None),
+            ("/st/a%2fb", Some("/a%2fb")),
+            ("/st/%2fh/docs/secret", None),
+            ("/st/;/h/docs/secret", None),
+        ] {
+            let answer =
+                get(&stage.instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
+            assert_eq!(answer.status(), if target.is_some() { 200 } else { 400 }, "{path}: {answer:?}");
+            let seen: Vec<String> = stage.seen.take().into_iter().map(|request| request.target).collect();
+            assert_eq!(seen, Vec::from_iter(target.map(str::to_owned)), "{path}");
+        }
+    }
+    stage.instance.stop();
+}
+
+#[test]
+fn an_authentication_server_judges_what_the_application_reads() {
+    let routes = "[[route]]\nserver = \"unix:app.sock\"\nforward_auth = { server = \"unix:auth.sock\" }\n";
+    let stage = stage(|_, _| String::new(), routes);
+    for version in VERSIONS {
+        for (path, status) in [
+            ("/public/a%20b", 402),
+            ("/public//x", 402),
+            ("/public/..;/admin", 400),
+            ("/public/..%2fadmin", 400),
+            ("/public/..%5cadmin", 400),
+            ("/public/%252e%252e/admin", 400),
+            ("/admin/../public", 400),
+            ("/admin;a", 400),
+            ("//x/admin", 400),
+        ] {
+            let answer =
+                get(&stage.instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
+            assert_eq!(answer.status(), status, "{path}: {answer:?}");
+            assert_eq!(stage.asked.take().len(), usize::from(status == 402), "{path}");
         }
     }
     stage.instance.stop();

@@ -83,12 +83,34 @@ impl FromStr for RoutePath {
             return wrong("no segment may be empty, `.` or `..`");
         }
         if !is_escaped(path) {
+            if let Some(plain) = unescaped(path) {
+                return wrong(&format!("write `/{plain}`"));
+            }
             return wrong(
                 "write letters, digits and -._~!$&'()+,;=:@ as they are and others as %XX in upper case",
             );
         }
         Ok(RoutePath(format!("/{}", shortest(path))))
     }
+}
+
+/// The path as it is to be written, where only its escapes are wrong.
+fn unescaped(path: &str) -> Option<String> {
+    let mut pieces = path.split('%');
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2)?;
+        let byte = digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u8::from_str_radix(digits, 16));
+        match byte?.ok()? {
+            // No route is found by these.
+            b'/' | b'\\' | b'%' => return None,
+            byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => out.push(char::from(byte)),
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+        out.push_str(rest);
+    }
+    let is_path = out.trim_end_matches('/').split('/').all(|name| !matches!(name, "" | "." | ".."));
+    (is_path && is_escaped(&out)).then_some(out)
 }
 
 /// Whether a path has only characters of paths (RFC 3986 §3.3), and only what needs it is escaped.
@@ -459,7 +481,9 @@ mod tests {
             ("/a?b", "query"),
             ("/a*", "below it"),
             ("/ä", "%XX"),
-            ("/%41", "%XX"),
+            ("/%41", "write `/A`"),
+            ("/%61dmin/caf%c3%a9/", "write `/admin/caf%C3%A9`"),
+            ("/%2E%2e", "%XX"),
             ("/%2f", "%XX"),
             ("/%2", "%XX"),
             ("/%", "%XX"),

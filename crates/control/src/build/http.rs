@@ -51,10 +51,12 @@ pub(super) fn ways<'c>(
     report: &mut Report,
 ) -> Ways {
     let mut paths = Vec::new();
+    let mut entries = closed::Entries::default();
     for route in config.routes_of(listener) {
         if matches!(route.target, model::Target::Passthrough(_)) {
             continue;
         }
+        let entry = entries.number(route);
         let variants = split(route).into_iter().flat_map(|(preference, Match { hosts, .. })| {
             let variants = closed::variants(config, listener, route, hosts);
             variants.into_iter().map(move |(hosts, closed)| (preference, hosts, closed))
@@ -69,7 +71,7 @@ pub(super) fn ways<'c>(
                 {
                     files.closed = closed;
                 }
-                let matches = PathMatch { hosts, path: prefix(route), is_guard: route.is_guard() };
+                let matches = PathMatch { hosts, path: prefix(route), entry };
                 paths.push((preference, (matches, to)));
             }
         }

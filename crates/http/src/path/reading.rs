@@ -1,7 +1,7 @@
 //! The ways in which servers read a path.
 
 use super::escape::{Unit, is_plain, push_escaped, units};
-use super::{Ambiguity, Spelling, normalize};
+use super::{Ambiguity, Spelling};
 
 /// How parameters of segments are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,10 @@ impl Reading {
             if text.is_empty() && !is_last {
                 spelling.seen |= Spelling::EMPTY;
             }
-            if matches!(text.split(';').next(), Some("." | "..")) {
+            // Up to parameters, or to what others take for a query.
+            let name =
+                [";", "%3F", "%23"].iter().fold(text, |name, end| name.split(end).next().unwrap_or(name));
+            if matches!(name, "." | "..") {
                 spelling.seen |= Spelling::DOTS;
             }
             let removes = match self.dots {
@@ -181,31 +184,38 @@ const SEGMENT: usize = 4;
 const MOST_STEPS: usize = 32 * 1024;
 
 /// The first way to read `path` other than its normal form that `differs`, which looks at the first `reach` bytes and the
-/// one behind them. `spelling` is that of the path.
+/// one behind them. `spelling` is that of the path, and `cost` that of one look, in characters.
 ///
-/// There are at most 144: those that nothing in the path calls for are left out. Of a path in which nothing leads up, no
-/// more is read than matters, so that its length does not.
+/// Those that nothing in the path calls for are left out, and none is looked at twice. Of a path in which nothing leads
+/// up, no more is read than matters, so that its length does not.
 ///
 /// # Errors
 /// [`Ambiguity::TooLong`].
 pub fn other_reading(
     path: &str,
     spelling: Spelling,
-    reach: usize,
+    (reach, cost): (usize, usize),
     mut differs: impl FnMut(&str) -> bool,
 ) -> Result<Option<String>, Ambiguity> {
     let mut text = String::with_capacity(path.len().min(reach) + 16);
     let mut seen = Spelling::default();
+    let mut looked: Vec<Box<[u8]>> = Vec::new();
     let (mut steps, mut last) = (0, 0);
+    let needed = if spelling.has(Spelling::DOTS) { usize::MAX } else { reach };
     for part in parts(path, spelling) {
-        let spelling = if part.len() == path.len() { spelling } else { normalize(part).spelling };
-        let reach = if spelling.has(Spelling::DOTS) { usize::MAX } else { reach };
         for reading in readings(spelling) {
             // The next reading costs about as much.
             if steps + last > MOST_STEPS && steps > 0 {
                 return Err(Ambiguity::TooLong);
             }
-            last = reading.write_start(part, reach, &mut text, &mut seen);
+            last = reading.write_start(part, needed, &mut text, &mut seen);
+            let start = &text.as_bytes()[..text.len().min(reach.saturating_add(1))];
+            if looked.iter().any(|other| **other == *start) {
+                steps += last;
+                continue;
+            }
+            looked.push(start.into());
+            last += cost;
             steps += last;
             if differs(&text) {
                 reading.write(part, &mut text, &mut seen);
@@ -242,21 +252,46 @@ fn readings(spelling: Spelling) -> impl Iterator<Item = Reading> {
         })
 }
 
-/// The path, and what of it is the path to those who take two slashes for the beginning of a host (RFC 3986 §4.2), or an
-/// escaped `?` or `#` for the end.
+/// The path, and what of it is the path to those who take two slashes for the beginning of a host (RFC 3986 §4.2; a URL
+/// of WHATWG skips further slashes first), or an escaped `?` or `#` for the end.
 fn parts(path: &str, spelling: Spelling) -> Vec<&str> {
-    let host = path.strip_prefix("//").map(|rest| rest.find('/').map_or(path.len(), |at| at + "//".len()));
-    let mut parts = vec![path];
-    // A host alone has the path `/` (RFC 3986 §6.2.3).
-    parts.extend(host.map(|start| if start < path.len() { &path[start..] } else { "/" }));
+    let mut starts = vec![Some(0)];
+    starts.extend(behind_hosts(path));
+    let mut end = path.len();
     if spelling.has(Spelling::DELIMITERS) {
         let is_end =
             |at: &usize| matches!(path.as_bytes()[*at + 1..], [b'3', b'f' | b'F', ..] | [b'2', b'3', ..]);
-        let end = path.match_indices('%').map(|(at, _)| at).find(is_end).unwrap_or(path.len());
-        parts.push(&path[..end]);
-        parts.extend(host.filter(|start| *start < end).map(|start| &path[start..end]));
+        end = path.match_indices('%').map(|(at, _)| at).find(is_end).unwrap_or(path.len());
+    }
+    let mut parts = Vec::new();
+    for start in starts {
+        // A host alone has the path `/` (RFC 3986 §6.2.3).
+        parts.push(start.map_or("/", |start| &path[start..]));
+        parts.extend(start.filter(|start| end < path.len() && *start < end).map(|start| &path[start..end]));
     }
     parts
+}
+
+/// Where the path begins behind each segment that may be a host: one behind segments that are empty, perhaps without
+/// their parameters. `None` where nothing is behind it.
+fn behind_hosts(path: &str) -> Vec<Option<usize>> {
+    let slashes: Vec<usize> = path.match_indices('/').map(|(at, _)| at).collect();
+    let segment = |at: usize| {
+        let start = slashes.get(at)? + 1;
+        path.get(start..slashes.get(at + 1).copied().unwrap_or(path.len()))
+    };
+    let has_parameters = |segment: &str| {
+        segment.starts_with(';') || segment.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("%3b"))
+    };
+    let is_blank = |segment: &str| segment.is_empty() || has_parameters(segment);
+    let blank = (0..slashes.len()).take_while(|&at| segment(at).is_some_and(is_blank)).count();
+    if blank == 0 {
+        return Vec::new();
+    }
+    let mut hosts = vec![1];
+    hosts.extend((2..blank).filter(|&at| segment(at).is_some_and(has_parameters)));
+    hosts.extend((blank > 1).then_some(blank));
+    hosts.into_iter().map(|host| slashes.get(host + 1).copied()).collect()
 }
 
 /// How often escapes are decoded at the most.

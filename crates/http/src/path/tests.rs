@@ -108,7 +108,7 @@ fn ambiguous_paths_have_a_reason() {
 fn readings(path: &str) -> Vec<String> {
     let normal = normalize(path);
     let mut all = Vec::new();
-    let other = other_reading(path, normal.spelling, usize::MAX, |text| {
+    let other = other_reading(path, normal.spelling, (usize::MAX, 0), |text| {
         if text != normal.text {
             all.push(text.to_owned());
         }
@@ -128,6 +128,10 @@ fn servers_may_read_a_path_otherwise() {
         ("/%61dmin", &["/%61dmin"]),
         ("//admin", &["/", "//admin"]),
         ("//a/b", &["//a/b", "/b"]),
+        ("///x/private", &["///x/private", "/private"]),
+        ("////x/private/s", &["////x/private/s", "//x/private/s", "/private/s"]),
+        ("///x:1/private", &["///x:1/private", "/private"]),
+        ("/;//y/private", &["///y/private", "/;//y/private", "/private", "/y/private"]),
         ("/admin%3Fx", &["/admin"]),
         ("/admin%23x%3f", &["/admin"]),
         ("/x/../admin", &["/x/../admin"]),
@@ -136,7 +140,7 @@ fn servers_may_read_a_path_otherwise() {
         ("/admin%3Ba/x", &["/admin%3Ba/x", "/admin/x"]),
         ("/a%3Bb;c", &["/a", "/a%3Bb", "/a%3Bb;c", "/a;b"]),
         ("/x/..;/admin", &["/admin", "/x/../admin"]),
-        ("/;/admin", &["//admin", "/admin"]),
+        ("/;/admin", &["/", "//admin", "/admin"]),
         (
             "//x/%61%3fy/..",
             &[
@@ -161,6 +165,51 @@ fn servers_may_read_a_path_otherwise() {
     }
 }
 
+#[test]
+fn dot_segments_beside_what_decides_on_them_are_told() {
+    for (path, mixed) in [
+        ("/a/../b", false),
+        ("/a/./b/", false),
+        ("/a//b;c/%61", false),
+        ("/a%20b/../c", false),
+        ("/docs///../secret", true),
+        ("/docs/a/%2e%2e/../secret", true),
+        ("/docs/%2e%2e/secret", true),
+        ("/docs/.%2e/secret", true),
+        ("/docs/..;/secret", true),
+        ("/docs/%2e%2e%3b/secret", true),
+        ("/docs/a;b/../secret", true),
+        ("/docs/%61/../secret", true),
+        ("/docs/a%3f/../secret", true),
+        ("/docs//..%3f/x", true),
+        ("/docs/.%23x", true),
+        ("/.//y", true),
+        ("/;//./y", true),
+    ] {
+        assert_eq!(normalize(path).spelling.has_mixed_dots(), mixed, "{path}");
+    }
+}
+
+#[test]
+fn look_ups_count_by_their_cost() {
+    let read = |path: &str, cost| {
+        let mut looks = 0;
+        let other = other_reading(path, normalize(path).spelling, (64, cost), |_| {
+            looks += 1;
+            false
+        });
+        (looks, other)
+    };
+    let odd = "//x/%61;b/%3bc//%3f/";
+    let (all, other) = read(odd, 1);
+    assert!(all > 20 && other == Ok(None), "{all} {other:?}");
+    let (looks, other) = read(odd, 10_000);
+    assert!(looks <= 4, "{looks}");
+    assert_eq!(other, Err(Ambiguity::TooLong));
+    // Those of honest clients do not end there, however many routes there are.
+    assert_eq!(read("/app;jsessionid=A", 8000).1, Ok(None));
+}
+
 /// A path of this length, filled up between two ends.
 fn filled(start: &str, filling: &str, end: &str, length: usize) -> String {
     let times = (length - start.len() - end.len()) / filling.len();
@@ -170,7 +219,7 @@ fn filled(start: &str, filling: &str, end: &str, length: usize) -> String {
 /// How much is written for a path, and what comes of it.
 fn effort(path: &str, reach: usize) -> (usize, Result<Option<String>, Ambiguity>) {
     let mut written = 0;
-    let other = other_reading(path, normalize(path).spelling, reach, |text| {
+    let other = other_reading(path, normalize(path).spelling, (reach, 0), |text| {
         written += text.len();
         false
     });
@@ -288,8 +337,11 @@ proptest! {
     ) {
         let starts = |limit| {
             let mut all = Vec::new();
-            let other = other_reading(&path, normalize(&path).spelling, limit, |text| {
-                all.push(text[..text.len().min(reach + 1)].to_owned());
+            let other = other_reading(&path, normalize(&path).spelling, (limit, 0), |text| {
+                let start = text[..text.len().min(reach + 1)].to_owned();
+                if !all.contains(&start) {
+                    all.push(start);
+                }
                 false
             });
             assert_eq!(other, Ok(None));

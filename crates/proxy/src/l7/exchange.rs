@@ -364,7 +364,14 @@ fn act<'e>(
     (http, route, record_guard): (&'e Http, &'e HttpRoute, RecordGuard),
 ) -> RouteStep<'e> {
     match early::elsewhere(http, route, request) {
-        Ok(None) => {}
+        Ok(None) => {
+            let host = context.host.as_deref();
+            if route.rewrites.is_some()
+                && let Err(refusal) = spelling::check_made(&http.routes, host, route, ("", request.path()))
+            {
+                return RouteStep::Answered(Err((refusal, record_guard)));
+            }
+        }
         Ok(Some(response)) => {
             let response = own(response, record_guard, Cause::Completed.into(), is_head(request));
             return RouteStep::Answered(finished(session, context, route, Ok(response)));

@@ -25,6 +25,7 @@ use super::intercept;
 use super::mirror;
 use super::record::RecordGuard;
 use super::session::{Private, Session};
+use super::spelling;
 use super::trace;
 use super::tunnel::Switch;
 use super::values::RequestValues;
@@ -307,6 +308,16 @@ impl Forward<'_> {
         if (paths.normalize || !matches!(rule, Rewrite::Keep))
             && let Some(target) = rewrite(rule, paths.normalize, request)
         {
+            // Of a path with one reading, every part has one.
+            if !request.spelling().is_single() {
+                let cut = match rule {
+                    Rewrite::Strip(cut) => request.normal_path().get(..*cut).unwrap_or_default(),
+                    _ => "",
+                };
+                let (host, sent) = (self.context.host.as_deref(), target.split('?').next());
+                let made = (cut, sent.unwrap_or_default());
+                spelling::check_made(&self.http.routes, host, self.route, made)?;
+            }
             request.set_target(target.as_bytes());
         }
         // A URI of HTTP/2 has an authority.

@@ -1,12 +1,15 @@
 //! Paths that a server may read in another way than the routes: refused where that could lead past a rule.
 //!
 //! Routes are found by the normal form of a path, and servers get the path as it came. Where the path decides who may
-//! enter a host, a request goes to a server only if every reading of its path selects the same route. Offramp is the only
-//! reader of what it answers itself, so that nothing is refused there.
+//! enter a host, a request goes to a server only if every reading of its path meets the same rules about who may. Offramp
+//! is the only reader of what it answers itself, so that nothing is refused there.
+//!
+//! An authentication server judges the normal form, whatever other routes there are. What rules of a route make of a path
+//! is read by servers, too: it may be read only as what its normal form meets.
 
 use http::StatusCode;
 use offramp_http::head::Request;
-use offramp_http::path::{self, Ambiguity};
+use offramp_http::path::{self, Ambiguity, Spelling};
 use offramp_observe::{Cause, Close};
 
 use super::answer::Refusal;
@@ -25,47 +28,125 @@ pub(super) fn check(
         return Ok(());
     }
     let Action::Proxy(proxy) = &route.action else { return Ok(()) };
+    let handling = proxy.paths;
+    // Of the normal form, only parameters are left to be read otherwise.
+    let sent = if handling.normalize { request.normal_path() } else { request.path() };
+    let sent_as = path::normalize(sent).spelling;
+    if route.access.forward.is_some() {
+        judged(route, handling, (sent, sent_as), spelling)?;
+    }
     if !paths.is_guarded(host) {
         return Ok(());
     }
-    let selects_other = |text: &str| !paths.find(host, text).is_some_and(|found| std::ptr::eq(found, route));
-    let PathHandling { normalize, encoded_slashes } = proxy.paths;
-    // Of the normal form, only parameters are left to be read otherwise.
-    let sent = if normalize { request.normal_path() } else { request.path() };
+    let entry = paths.entry(host, request.normal_path());
+    let differs = |text: &str| paths.entry(host, text) != entry;
+    readings((paths, host), (route, handling), (sent, sent_as, spelling), differs)
+}
+
+/// Refuses a path that rules of `route` have made, if a server could see another one in it that
+/// meets other rules. `cut` was taken off the front: with it, every reading meets the same rules, too.
+pub(super) fn check_made(
+    paths: &Paths<HttpRoute>,
+    host: Option<&str>,
+    route: &HttpRoute,
+    (cut, sent): (&str, &str),
+) -> Result<(), Refusal> {
+    let Action::Proxy(proxy) = &route.action else { return Ok(()) };
+    let normal = path::normalize(sent);
+    if normal.spelling.is_single() || !paths.is_guarded(host) {
+        return Ok(());
+    }
+    let entry = |text: &str| {
+        let whole = (!cut.is_empty()).then(|| paths.entry(host, &format!("{cut}{text}")));
+        (paths.entry(host, text), whole)
+    };
+    let sent = if proxy.paths.normalize { &*normal.text } else { sent };
+    let sent_as = path::normalize(sent).spelling;
+    let expected = entry(&normal.text);
+    let differs = |text: &str| entry(text) != expected;
+    readings((paths, host), (route, proxy.paths), (sent, sent_as, normal.spelling), differs)
+}
+
+/// Refuses what an authentication server takes for another path than a server that resolves or cuts it otherwise.
+fn judged(
+    route: &HttpRoute,
+    handling: PathHandling,
+    (sent, sent_as): (&str, Spelling),
+    spelling: Spelling,
+) -> Result<(), Refusal> {
+    if let Some(ambiguity) = spelling.ambiguity()
+        && !(handling.encoded_slashes && ambiguity.may_pass())
+    {
+        return Err(ambiguous(route, ambiguity, false));
+    }
+    let key = key(route, handling, sent_as);
+    let what = if sent_as.has_parameters() {
+        "parameters (`;`)"
+    } else if sent_as.has_dots() {
+        "`.` or `..`"
+    } else if sent.starts_with("//") {
+        "two slashes at the front"
+    } else {
+        return Ok(());
+    };
+    Err(refused(&format!(
+        "the path has {what}, which the authentication server may read otherwise than a server{key}"
+    )))
+}
+
+/// Refuses a path if some reading of it `differs`.
+fn readings(
+    (paths, host): (&Paths<HttpRoute>, Option<&str>),
+    (route, handling): (&HttpRoute, PathHandling),
+    (sent, sent_as, spelling): (&str, Spelling, Spelling),
+    differs: impl Fn(&str) -> bool,
+) -> Result<(), Refusal> {
     if let Some(ambiguity) = spelling.ambiguity() {
-        let passes = encoded_slashes
+        let passes = handling.encoded_slashes
             && ambiguity.may_pass()
-            && path::loosest(sent).is_some_and(|reading| !selects_other(&reading));
+            && path::loosest(sent).is_some_and(|reading| !differs(&reading));
         if !passes {
-            return Err(ambiguous(ambiguity, encoded_slashes));
+            return Err(ambiguous(route, ambiguity, handling.encoded_slashes));
         }
     }
-    match path::other_reading(sent, path::normalize(sent).spelling, paths.reach(), selects_other) {
+    let key = key(route, handling, sent_as);
+    if sent_as.has_mixed_dots() {
+        return Err(refused(&format!(
+            "the path has `.` or `..` beside an empty segment, a `;` or an escape that is not needed{key}"
+        )));
+    }
+    match path::other_reading(sent, sent_as, (paths.reach(), paths.count(host)), differs) {
         Ok(None) => Ok(()),
-        Ok(Some(reading)) => Err(other(route, &reading, paths.find(host, &reading))),
-        Err(ambiguity) => Err(refused(&format!(
-            "the path has {ambiguity}; `normalize_path = true` of a route sends the normal form, which has few"
-        ))),
+        Ok(Some(reading)) => {
+            let found = paths.find(host, &reading).map_or("no route", |found| &**found.name);
+            // The reading comes last, because long details are cut.
+            Err(refused(&format!(
+                "the path leads to route `{}`, read otherwise to `{found}`{key}; the other reading is {reading}",
+                &**route.name
+            )))
+        }
+        Err(ambiguity) => Err(refused(&format!("the path has {ambiguity}{key}"))),
     }
 }
 
-fn ambiguous(ambiguity: Ambiguity, passes: bool) -> Refusal {
-    let key = match (ambiguity.may_pass(), passes) {
-        (false, _) => "",
-        (true, false) => "; `encoded_slashes = \"pass\"` of the route passes paths that lead nowhere else",
-        (true, true) => ", which could lead to another route",
-    };
-    refused(&format!("the path has {ambiguity}{key}"))
+/// The key that helps, where one does.
+fn key(route: &HttpRoute, handling: PathHandling, sent: Spelling) -> String {
+    if handling.normalize || sent.has_parameters() {
+        return String::new();
+    }
+    format!("; `normalize_path = true` of route `{}` sends the normal form", &**route.name)
 }
 
-fn other(route: &HttpRoute, reading: &str, found: Option<&HttpRoute>) -> Refusal {
-    let other = found.map_or("no route", |found| &**found.name);
-    // The reading comes last, because long details are cut.
-    refused(&format!(
-        "the path leads to route `{}`, read otherwise to `{other}`; `normalize_path = true` of the route sends the \
-         normal form; the other reading is {reading}",
-        &**route.name
-    ))
+fn ambiguous(route: &HttpRoute, ambiguity: Ambiguity, passes: bool) -> Refusal {
+    let key = match (ambiguity.may_pass(), passes) {
+        (false, _) => String::new(),
+        (true, false) => format!(
+            "; `encoded_slashes = \"pass\"` of route `{}` passes paths that lead nowhere else",
+            &**route.name
+        ),
+        (true, true) => ", which could lead to another route".to_owned(),
+    };
+    refused(&format!("the path has {ambiguity}{key}"))
 }
 
 fn refused(detail: &str) -> Refusal {

@@ -11,8 +11,8 @@ pub struct PathMatch {
     /// A prefix of the path in normal form, at a segment boundary: `/a` matches `/a` and `/a/b`, not `/ab`; `/a/` matches
     /// `/a/` and what is below. `/` and nothing match any path, `*` included.
     pub path: String,
-    /// Set where the rule says who may enter.
-    pub is_guard: bool,
+    /// The number of what it says about who may enter: 0 for everybody, and the same for the same rules.
+    pub entry: u32,
 }
 
 /// Routes of requests, arranged for lookup.
@@ -26,7 +26,7 @@ pub struct Paths<T> {
 
 struct Entry<T> {
     prefix: Prefix,
-    is_guard: bool,
+    entry: u32,
     to: T,
 }
 
@@ -35,9 +35,9 @@ impl<T> Paths<T> {
     pub fn new(rules: Vec<(PathMatch, T)>) -> Self {
         let rule = |(matches, to): (PathMatch, T)| Rule {
             matches: Match { hosts: matches.hosts, alpn: Vec::new() },
-            to: Entry { prefix: Prefix::new(matches.path), is_guard: matches.is_guard, to },
+            to: Entry { prefix: Prefix::new(matches.path), entry: matches.entry, to },
         };
-        let has_guards = rules.iter().any(|(matches, _)| matches.is_guard);
+        let has_guards = rules.iter().any(|(matches, _)| matches.entry != 0);
         let longest = rules.iter().map(|(matches, _)| matches.path.len()).max().unwrap_or(0);
         Self { table: Table::new(rules.into_iter().map(rule).collect()), has_guards, longest }
     }
@@ -48,21 +48,37 @@ impl<T> Paths<T> {
         self.table.first(host, |entry| entry.prefix.covers(path)).map(|entry| &entry.to)
     }
 
+    /// The number of the rules about who may enter by the path; `None` where no rule matches it.
+    pub fn entry(&self, host: Option<&str>, path: &str) -> Option<u32> {
+        self.table.first(host, |entry| entry.prefix.covers(path)).map(|entry| entry.entry)
+    }
+
+    /// How many rules a look-up for `host` may walk.
+    pub fn count(&self, host: Option<&str>) -> usize {
+        self.table.count(host)
+    }
+
     /// How many bytes of a path decide, with the one behind them, which rule it matches.
     pub fn reach(&self) -> usize {
         self.longest
     }
 
-    /// Set where the path decides who may enter `host`: some rule for it says who may, and some rule names a path.
+    /// Set where the path decides who may enter `host`: some rule for it names a path, some says who may enter, and they do
+    /// not say the same for every path.
     pub fn is_guarded(&self, host: Option<&str>) -> bool {
-        let (mut guards, mut paths) = (false, false);
-        if self.has_guards {
-            for entry in self.table.reachable(host, |entry| entry.prefix.0.is_empty()) {
-                guards |= entry.is_guard;
-                paths |= !entry.prefix.0.is_empty();
-            }
+        if !self.has_guards {
+            return false;
         }
-        guards && paths
+        let (mut guards, mut paths, mut takes_all, mut differ) = (false, false, false, false);
+        let mut first = None;
+        for entry in self.table.reachable(host, |entry| entry.prefix.0.is_empty()) {
+            guards |= entry.entry != 0;
+            paths |= !entry.prefix.0.is_empty();
+            takes_all |= entry.prefix.0.is_empty();
+            differ |= *first.get_or_insert(entry.entry) != entry.entry;
+        }
+        // A path without a route is one that nobody enters.
+        guards && paths && (differ || !takes_all)
     }
 
     /// Every destination, in the order of the rules.
@@ -92,12 +108,12 @@ mod tests {
 
     fn matches(hosts: &[&str], path: &str) -> PathMatch {
         let hosts = hosts.iter().map(ToString::to_string).collect();
-        PathMatch { hosts, path: path.to_owned(), is_guard: false }
+        PathMatch { hosts, path: path.to_owned(), entry: 0 }
     }
 
     #[test]
     fn a_host_is_guarded_where_the_path_decides() {
-        let guard = |hosts: &[&str], path| PathMatch { is_guard: true, ..matches(hosts, path) };
+        let guard = |hosts: &[&str], path| PathMatch { entry: 1, ..matches(hosts, path) };
         for (rules, guarded) in [
             (vec![matches(&["a.test"], "/x"), matches(&["a.test"], "/")], false),
             (vec![guard(&["a.test"], "/")], false),
@@ -105,6 +121,9 @@ mod tests {
             (vec![matches(&["a.test"], "/x"), guard(&["*.test"], "/")], true),
             (vec![matches(&["a.test"], "/y"), guard(&[], "/x"), matches(&[], "/")], true),
             (vec![matches(&["a.test"], "/"), guard(&["b.test"], "/x")], false),
+            // The same rules hold for every path.
+            (vec![guard(&["a.test"], "/x"), guard(&["a.test"], "/")], false),
+            (vec![guard(&["a.test"], "/x")], true),
             // One that takes every path hides what comes behind it.
             (vec![matches(&["a.test"], "/"), guard(&[], "/x")], false),
         ] {

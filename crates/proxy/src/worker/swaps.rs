@@ -119,7 +119,7 @@ fn swap(current: &Current, address: SocketAddr, wanted: &mpsc::Receiver<u64>, se
 fn snapshot(generation: u64) -> Snapshot {
     let route = |number: usize| {
         let hosts = vec![format!("h{}.example.org", number % 50)];
-        (PathMatch { hosts, path: format!("/{number}/{generation}/"), is_guard: false }, to(number))
+        (PathMatch { hosts, path: format!("/{number}/{generation}/"), entry: 0 }, to(number))
     };
     let backend = |number: usize| {
         let port = 20_000 + u16::try_from(number).unwrap();

@@ -118,11 +118,7 @@ pub(crate) fn proxied() -> Action {
 
 /// What hosts and paths match.
 pub(crate) fn at(hosts: &[&str], path: &str) -> PathMatch {
-    PathMatch {
-        hosts: hosts.iter().map(ToString::to_string).collect(),
-        path: path.to_owned(),
-        is_guard: false,
-    }
+    PathMatch { hosts: hosts.iter().map(ToString::to_string).collect(), path: path.to_owned(), entry: 0 }
 }
 
 impl Default for Setup {

@@ -165,13 +165,37 @@ fn real(path: &Path) -> PathBuf {
 }
 
 fn has_same_rules(one: &model::Route, other: &model::Route) -> bool {
-    let refuses = |route: &model::Route| matches!(route.target, Target::Respond(_));
-    !refuses(one)
+    !matches!(one.target, Target::Respond(_)) && has_same_entry(one, other)
+}
+
+/// Set where two routes say the same about who may enter.
+fn has_same_entry(one: &model::Route, other: &model::Route) -> bool {
+    let refuses =
+        |route: &model::Route| matches!(&route.target, Target::Respond(respond) if respond.status >= 400);
+    refuses(one) == refuses(other)
         && one.client_auth == other.client_auth
         && one.deny_ja4 == other.deny_ja4
         && one.networks == other.networks
         && one.credentials == other.credentials
         && one.http.maintenance == other.http.maintenance
+}
+
+/// Numbers for what routes say about who may enter: the same for the same, 0 for everybody.
+#[derive(Default)]
+pub(super) struct Entries<'c>(Vec<&'c model::Route>);
+
+impl<'c> Entries<'c> {
+    pub(super) fn number(&mut self, route: &'c model::Route) -> u32 {
+        if !route.is_guard() {
+            return 0;
+        }
+        let known = self.0.iter().position(|other| has_same_entry(other, route));
+        let at = known.unwrap_or_else(|| {
+            self.0.push(route);
+            self.0.len() - 1
+        });
+        u32::try_from(at + 1).unwrap_or(u32::MAX - 1)
+    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ pub(super) fn rules(
     let mut rules = Vec::new();
     for route in config.secured_routes_of(listener) {
         for (preference, Match { hosts, .. }) in split(route) {
-            let matches = PathMatch { hosts, path: prefix(route), is_guard: true };
+            let matches = PathMatch { hosts, path: prefix(route), entry: u32::MAX };
             rules.push((preference, (matches, to_tls(config, route, contents, report))));
         }
     }
