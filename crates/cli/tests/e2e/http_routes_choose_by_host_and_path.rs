@@ -91,6 +91,9 @@ fn requests_go_where_host_and_path_say() {
         ("https://a.example.org/api/v2", "v2", "/second"),
         ("https://a.example.org/api/v2/z?1", "v2", "/second/z?1"),
         ("https://a.example.org/api/v20", "api", "/v20"),
+        // Between open routes, no spelling is refused.
+        ("https://a.example.org/%61pi", "api", "/"),
+        ("https://a.example.org//api", "api", "/"),
         ("https://b.example.org/%61pi", "wild", "/%61pi"),
         ("https://a.example.org:8443/port", "exact", "/port"),
     ] {
@@ -98,8 +101,9 @@ fn requests_go_where_host_and_path_say() {
             let answer = get(&street.instance, &[version, "--path-as-is"], url);
             assert_eq!(answer.text(), format!("{app}\n"), "{url}");
             assert_eq!(street.seen(app).one().target, target, "{url}");
-            // A route of this host refuses its path, so that no path may be read in two ways.
-            let other = ["/%61pi", "//api", "/api%2fx"].map(|path| format!("https://a.example.org{path}"));
+            // A route of this host refuses its path, so that no path may be read as that one.
+            let other =
+                ["/teapot;a", "//x/teapot", "/api%2fx"].map(|path| format!("https://a.example.org{path}"));
             for url in other {
                 assert_eq!(get(&street.instance, &[version, "--path-as-is"], &url).status(), 400, "{url}");
             }
