@@ -33,7 +33,7 @@ pub(crate) fn environment(packages: &[(&str, &str)]) -> PathBuf {
     if !place.join("complete").exists() {
         // What an interrupted run may have left is of no use.
         let _ = fs::remove_dir_all(&place);
-        let mut venv = Command::new(require("python3", "python3"));
+        let mut venv = Command::new(interpreter());
         venv.args(["-m", "venv"]).arg(&place);
         succeed(venv, "on Debian: apt-get install python3-venv");
         let mut pip = Command::new(&python);
@@ -43,6 +43,12 @@ pub(crate) fn environment(packages: &[(&str, &str)]) -> PathBuf {
         fs::write(place.join("complete"), names.join("\n")).unwrap();
     }
     python
+}
+
+/// The Python of the system, which every user can run: one of root's home would leave the environment to root alone.
+fn interpreter() -> PathBuf {
+    let system = Path::new("/usr/bin/python3");
+    if system.exists() { system.to_owned() } else { require("python3", "python3") }
 }
 
 /// Runs a program that must succeed, and gives what it prints.
