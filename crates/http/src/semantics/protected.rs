@@ -41,10 +41,10 @@ const NOT_IN_TRAILERS: [&str; 25] = [
     "x-http-method-override",
 ];
 
-/// Fields that say who the client is or how it came, besides all `X-Forwarded-*`: those of the standard, and those in
+/// Fields that say who the client is or how it came, besides all of [`FAMILIES`]: those of the standard, and those in
 /// which CDNs, clouds and other proxies name the client, its certificate, or what was asked for, to servers. Each has at
 /// most 31 letters.
-const CLAIMS: [&str; 45] = [
+const CLAIMS: [&str; 66] = [
     "ali-cdn-real-ip",
     "cdn-src-ip",
     "cf-connecting-ip",
@@ -60,6 +60,7 @@ const CLAIMS: [&str; 45] = [
     "forwarded",
     "forwarded-for",
     "forwarded-for-ip",
+    "front-end-https",
     "http-client-ip",
     "http-x-forwarded-for",
     "incap-client-ip",
@@ -69,13 +70,28 @@ const CLAIMS: [&str; 45] = [
     "wl-proxy-client-ip",
     "x-appengine-remote-addr",
     "x-appengine-user-ip",
+    "x-arr-clientcert",
     "x-arr-clientip",
+    "x-arr-ssl",
     "x-azure-clientip",
     "x-azure-socketip",
+    "x-client-cert",
+    "x-client-certificate",
     "x-client-ip",
+    "x-client-verify",
     "x-cluster-client-ip",
     "x-envoy-external-address",
+    "x-envoy-internal",
+    "x-envoy-original-host",
+    "x-envoy-original-path",
+    "x-envoy-peer-metadata",
+    "x-envoy-peer-metadata-id",
+    "x-forward-for",
+    "x-forward-host",
+    "x-forward-proto",
     "x-forwarded",
+    "x-host",
+    "x-http-host-override",
     "x-nf-client-connection-ip",
     "x-original-forwarded-for",
     "x-original-host",
@@ -86,16 +102,42 @@ const CLAIMS: [&str; 45] = [
     "x-originating-ip",
     "x-proxyuser-ip",
     "x-real-ip",
+    "x-real-port",
     "x-remote-addr",
     "x-remote-ip",
     "x-request-id",
     "x-rewrite-url",
+    "x-scheme",
+    "x-ssl",
+    "x-true-client-ip",
+    "x-url-scheme",
 ];
 
 /// Those of [`CLAIMS`] that say what was asked for. Some frameworks and authentication servers believe them rather than the
 /// request line, so that a client that sends them is served another path than the one that its route was chosen by.
-const ORIGINAL_TARGET: [&str; 5] =
-    ["x-original-host", "x-original-method", "x-original-uri", "x-original-url", "x-rewrite-url"];
+const ORIGINAL_TARGET: [&str; 9] = [
+    "x-envoy-original-host",
+    "x-envoy-original-path",
+    "x-host",
+    "x-http-host-override",
+    "x-original-host",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
+    "x-rewrite-url",
+];
+
+/// Beginnings of names that say it too. The parts of a client's certificate have names for each part, which differ from one
+/// proxy to the next.
+const FAMILIES: [&str; 7] = [
+    "cf-client-cert-",
+    "ssl-client-",
+    "x-amzn-mtls-",
+    "x-client-cert-",
+    "x-envoy-downstream-service-",
+    "x-forwarded-",
+    "x-ssl-",
+];
 
 /// The byte that CGI would write for each byte of a name, with small letters: one class for all that is no letter or digit.
 const FOLDED: [u8; 256] = {
@@ -142,7 +184,6 @@ const PLACES: [(u8, u8); 26] = {
 #[must_use]
 #[inline]
 pub fn is_claim(name: impl AsRef<[u8]>) -> bool {
-    const FAMILY: &str = "x-forwarded-";
     let bytes = name.as_ref();
     let Some(first @ b'a'..=b'z') = bytes.first().map(|first| FOLDED[usize::from(*first)]) else {
         return false;
@@ -153,7 +194,12 @@ pub fn is_claim(name: impl AsRef<[u8]>) -> bool {
         CLAIMS[usize::from(from)..usize::from(to)].iter()
     };
     (bytes.len() < 32 && LENGTHS[letter] >> bytes.len() & 1 == 1 && claims().any(|claim| same(bytes, claim)))
-        || (first == b'x' && bytes.len() > FAMILY.len() && same(&bytes[..FAMILY.len()], FAMILY))
+        || (matches!(first, b'c' | b's' | b'x') && FAMILIES.iter().any(|family| is_of(bytes, family)))
+}
+
+/// Whether a name goes on after one of [`FAMILIES`].
+fn is_of(name: &[u8], family: &str) -> bool {
+    name.len() > family.len() && same(&name[..family.len()], family)
 }
 
 /// Takes out of the head of an untrusted client what it claims of itself. `keep_original`: applications are written for
@@ -273,7 +319,7 @@ mod tests {
     /// What a name may have beside letters, digits and `-` (RFC 9110 §5.6.2).
     const ODD: [&str; 14] = ["!", "#", "$", "%", "&", "'", "*", "+", ".", "^", "_", "`", "|", "~"];
 
-    const SAID: [&str; 37] = [
+    const SAID: [&str; 63] = [
         "client-cert",
         "client_cert",
         "client-cert-chain",
@@ -311,6 +357,32 @@ mod tests {
         "x-original-method",
         "x-rewrite-url",
         "x*rewrite*url",
+        "x-arr-clientcert",
+        "x-client-cert",
+        "x-client-cert-subject-dn",
+        "ssl-client-cert",
+        "ssl_client_s_dn",
+        "x-ssl-client-verify",
+        "x_ssl_client_cn",
+        "x-ssl-issuer",
+        "cf-client-cert-sha256",
+        "x-amzn-mtls-clientcert-subject",
+        "x-scheme",
+        "x-url-scheme",
+        "front-end-https",
+        "x-forward-for",
+        "x-host",
+        "x-http-host-override",
+        "x-envoy-original-path",
+        "x-envoy-external-address",
+        "x-envoy-internal",
+        "x-envoy-peer-metadata",
+        "x-envoy-peer-metadata-id",
+        "x-envoy-downstream-service-cluster",
+        "x-proxyuser-ip",
+        "x-azure-clientip",
+        "x-appengine-user-ip",
+        "x-cluster-client-ip",
     ];
 
     #[test]
@@ -327,10 +399,31 @@ mod tests {
             assert!(HeaderName::from_bytes(claim.as_bytes()).is_ok_and(|name| name.as_str() == claim));
         }
         assert!(CLAIMS.is_sorted());
+        for family in FAMILIES {
+            assert!(b"csx".contains(&family.as_bytes()[0]), "{family}");
+            assert!(!is_claim(family) || CLAIMS.contains(&family), "{family}");
+            for byte in ODD {
+                let twin = format!("{}Dn", family.replace('-', byte));
+                assert!(is_claim(&twin) && is_claim(twin.to_ascii_uppercase()), "{twin}");
+            }
+        }
         for claim in ["x-forwarded_-", "x-forwarded-anything-at-all-however-long-it-is"] {
             assert!(is_claim(claim));
         }
-        for honest in ["", "-", "_x-real-ip", "x", "x-real-ips", "client", "user-agent", "x-forwarded-"] {
+        for honest in [
+            "",
+            "-",
+            "_x-real-ip",
+            "x",
+            "x-real-ips",
+            "client",
+            "x-hosts",
+            "ssl-clients",
+            "cf-ray",
+            "x-sslx",
+            "user-agent",
+            "x-forwarded-",
+        ] {
             assert!(!is_claim(honest), "{honest}");
         }
     }
