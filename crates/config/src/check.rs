@@ -65,6 +65,9 @@ pub(crate) fn check(root: &Section, environment: &Environment, report: &mut Repo
     conflicts::between(root, listeners, &routes, &config, reader.report);
     let complete = listeners.len() == root.sections("listener").len();
     let known: Vec<&Listener> = listeners.iter().chain(broken_listeners).map(|(one, _)| one).collect();
+    if broken_routes.is_empty() {
+        listeners::cancels(listeners, &config, reader.report);
+    }
     modes::between(&known, complete, &routes, &config, reader.report);
     modes::of_broken(&known, &broken_routes, reader.report);
     // Nobody uses a configuration with mistakes, but the files that its routes name are looked at.

@@ -71,8 +71,14 @@ fn jwt(section: &Section, reader: &mut Reader<'_, '_>) -> Option<JwtAuth> {
     let issuer = details.text("issuer").map(|text| text.value.to_owned());
     let audience = jwt_audience(details, reader);
     if issuer.is_none() && !details.mentions("audience") {
-        let problem = Problem::new("any token by a key of `jwks` enters, whoever it was issued for");
-        let help = "set `issuer` and `audience`; with `audience = \"*\"` this is what is wanted";
+        let problem = Problem::new(
+            "every token without `aud` by any issuer in `jwks` enters, and every token with `aud` is refused",
+        );
+        let help = "set `issuer`, and `audience` to the name of this application; `\"*\"` accepts any";
+        reader.report.warn(&details.span, problem.help(help));
+    } else if !details.mentions("audience") {
+        let problem = Problem::new("tokens with `aud` are refused");
+        let help = "set `audience` to the name of this application; `\"*\"` accepts any";
         reader.report.warn(&details.span, problem.help(help));
     }
     let mut headers: Vec<(HeaderName, String)> = Vec::new();
@@ -97,7 +103,12 @@ fn jwt(section: &Section, reader: &mut Reader<'_, '_>) -> Option<JwtAuth> {
 fn jwt_audience(details: &Section, reader: &mut Reader<'_, '_>) -> Vec<String> {
     let help = "leave it out to believe tokens without `aud`, or write \"*\" to believe tokens for anybody";
     reader.not_empty(details, "audience", help);
-    let audience = reader.list(details, "audience", |text: &Spanned<String>, _| Ok(text.value.clone()));
+    let audience = reader.list(details, "audience", |text: &Spanned<String>, _| {
+        if text.value.is_empty() {
+            return Err(Problem::new("an audience has a name, and this one is empty").help(help));
+        }
+        Ok(text.value.clone())
+    });
     if audience.len() > 1 && audience.iter().any(|name| name == JwtAuth::ANYBODY) {
         let problem = Problem::new("`audience` has `*` beside names, which then mean nothing");
         let help = "write \"*\" alone to believe tokens for anybody, or the names alone";

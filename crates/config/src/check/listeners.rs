@@ -1,8 +1,8 @@
 //! `[[listener]]`: what each one says by itself.
 
 use super::{Reader, Sorted, access};
-use crate::error::Problem;
-use crate::model::{ListenAddress, Listener, Mode, Name, PostgresCancel, Preamble};
+use crate::error::{Problem, Report};
+use crate::model::{Config, ListenAddress, Listener, Mode, Name, PostgresCancel, Preamble};
 use crate::raw::{Section, Spanned};
 
 /// The listeners. Those whose mode or TLS is not known are left out.
@@ -55,6 +55,26 @@ pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> S
         }
     }
     listeners
+}
+
+/// Warns of `cancel` where no route takes what comes in clear: such a request has no server name, and shows no certificate.
+pub(super) fn cancels(listeners: &[(Listener, &Section)], config: &Config, report: &mut Report<'_>) {
+    let cancels = listeners.iter().filter(|(listener, _)| listener.cancel == PostgresCancel::Clear);
+    for (listener, section) in cancels {
+        let mut hostless = config.routes_of(listener).filter(|route| route.hosts.is_empty()).peekable();
+        let (text, help) = if hostless.peek().is_none() {
+            ("every route has `host`, and a cancel request has no server name", "add a route without `host`")
+        } else if hostless.all(|route| route.client_auth.is_some()) {
+            (
+                "the route without `host` has `client_auth`, and a cancel request in clear shows no certificate",
+                "let clients cancel over TLS, as those of libpq 17 do",
+            )
+        } else {
+            continue;
+        };
+        let problem = Problem::new(format!("`cancel` leads nowhere: {text}"));
+        report.warn(section.key_span("cancel"), problem.help(format!("{help}, or leave `cancel` out")));
+    }
 }
 
 /// Reports a preamble that leads to nothing.

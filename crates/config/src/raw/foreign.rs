@@ -19,7 +19,7 @@ pub(super) fn answer(section: &str, name: &str) -> Option<&'static str> {
 const LONGEST: usize = 32;
 
 /// Words for the same, in lower case with `_`, and the answer. What stands between backticks is a key, or TOML.
-const ANSWERS: [(&[&str], &str); 38] = [
+const ANSWERS: [(&[&str], &str); 53] = [
     (
         &["method", "methods", "limit_except"],
         "Offramp has nothing for it: a route matches `host` and `path`, and the application looks at the method",
@@ -66,18 +66,10 @@ const ANSWERS: [(&[&str], &str); 38] = [
         "write `server` for one server, or `backend` with a [backend.NAME] for several",
     ),
     (
-        &[
-            "use_backend",
-            "default_backend",
-            "fastcgi_pass",
-            "uwsgi_pass",
-            "grpc_pass",
-            "handler",
-            "handle",
-            "url",
-        ],
+        &["fastcgi_pass", "uwsgi_pass", "grpc_pass", "handler", "handle", "url"],
         "write `server` or `backend`: servers speak HTTP/1.1, or HTTP/2 with `protocol`; there is no FastCGI",
     ),
+    (&["use_backend", "default_backend"], "write `backend` with a [backend.NAME]"),
     (
         &["location", "uri", "prefix", "path_prefix", "pathprefix", "path_beg", "paths"],
         "write `path`: the first segments of the path",
@@ -86,7 +78,8 @@ const ANSWERS: [(&[&str], &str); 38] = [
         &["server_name", "server_names", "hostname", "domain", "domains", "hosts", "vhost", "rule", "match"],
         "write `host`, and `path` for a part of it",
     ),
-    (&["listen", "bind", "entrypoints", "entrypoint", "port", "ports"], "write `address` in a [[listener]]"),
+    (&["listen", "bind", "port", "ports"], "write `address` in a [[listener]]"),
+    (&["entrypoints", "entrypoint"], "write `listener` with the names of listeners"),
     (
         &["ssl_certificate", "ssl_certificate_key", "ssl_cert", "certfile", "keyfile", "crt", "certresolver"],
         "write a [[certificate]] with `cert` and `key`, or with `acme`",
@@ -95,7 +88,23 @@ const ANSWERS: [(&[&str], &str); 38] = [
         &["letsencrypt", "email", "auto_https", "automatic_https", "certbot"],
         "write a [[certificate]] with `acme = \"letsencrypt\"`",
     ),
-    (&["return", "redir", "redirections", "redirectregex", "redirectscheme"], "write `redirect`"),
+    (&["return"], "write `redirect`, or `respond`"),
+    (&["redir", "redirections", "redirectregex", "redirectscheme"], "write `redirect`"),
+    (&["proxy_buffering", "proxy_request_buffering"], "leave it out: bodies stream, and are not stored"),
+    (&["merge_slashes"], "leave it out, or write `normalize_path`"),
+    (&["limit_rate"], "write `bandwidth`"),
+    (&["expires"], "write `cache_control` for files, or `response_headers`"),
+    (&["http2"], "leave it out: clients choose HTTP/2 or HTTP/1.1 by ALPN"),
+    (&["acl"], "a [[route]] chooses by `host` and `path`, and admits by `allow` and `deny`"),
+    (&["proxy_protocol"], "write `accept_proxy` in a [[listener]], or `send_proxy` in a [[route]]"),
+    (&["ssl"], "leave it out: a [[listener]] speaks TLS by itself; `tls` in a [backend.NAME] is for servers"),
+    (&["forwardfor", "option"], "leave it out: servers get X-Forwarded-For by itself"),
+    (&["max_fails", "fail_timeout"], "write `eject` in a [backend.NAME]"),
+    (
+        &["keepalive"],
+        "leave it out: connections are kept by themselves, those of clients for `keepalive_timeout` in [limits]",
+    ),
+    (&["log_format"], "write `format` in [log]"),
     (&["try_files"], "write `root` with `try` and `fallback`"),
     (
         &["file_server", "browse", "autoindex", "alias", "static", "document_root"],
@@ -147,7 +156,7 @@ const ANSWERS: [(&[&str], &str); 38] = [
     (&["gzip", "brotli", "encode", "compression", "zstd"], "write `compress`"),
     (&["error_page", "handle_errors", "errorfile", "errors"], "write `error_pages`"),
     (
-        &["proxy_cache", "cache", "proxy_cache_path", "proxy_buffering"],
+        &["proxy_cache", "cache", "proxy_cache_path"],
         "Offramp keeps no responses of servers; a cache such as Varnish stands behind it",
     ),
     (
@@ -172,12 +181,13 @@ const ANSWERS: [(&[&str], &str); 38] = [
             "lb_method",
             "least_conn",
             "ip_hash",
+            "hash",
         ],
         "write `balance` in a [backend.NAME]",
     ),
     (&["health_check", "healthcheck", "health_uri", "option_httpchk"], "write `health` in a [backend.NAME]"),
     (
-        &["sticky", "session_affinity", "stick_table", "sticky_sessions"],
+        &["sticky", "cookie", "session_affinity", "stick_table", "sticky_sessions"],
         "write `sticky_cookie` in a [backend.NAME]",
     ),
     (
@@ -211,6 +221,7 @@ const ANSWERS: [(&[&str], &str); 38] = [
             "forwarded_headers",
             "forwardedheaders",
             "trusted_ips",
+            "trustedips",
         ],
         "write `trusted_proxies` in the [[listener]]",
     ),

@@ -23,7 +23,12 @@ fn what_requests_must_show_is_said_in_one_way() {
             format!("{route}forward_auth = {{ server = \"a:1\", headers = \"Cookie\" }}{http}"),
             "cannot say who",
         ),
-        (format!("{route}jwt = {{ issuer = \"a\" }}{http}"), "lacks `jwks`"),
+        (format!("{route}jwt = {{ issuer = \"a\", audience = \"b\" }}{http}"), "lacks `jwks`"),
+        (format!("{route}jwt = {{ jwks = \"a\", audience = \"\" }}{http}"), "an audience has a name"),
+        (
+            format!("{route}jwt = {{ jwks = \"a\", audience = [\"b\", \"\"] }}{http}"),
+            "an audience has a name",
+        ),
         (format!("{route}jwt = {{ jwks = \"http://a/keys\" }}{http}"), "anybody on the way could exchange"),
         (format!("{route}jwt = {{ jwks = \"ftp://a/keys\" }}{http}"), "must begin with https://"),
         (format!("{route}jwt = {{ jwks = \"keys\", ca = \"ca.pem\" }}{http}"), "`jwks` is a file"),
@@ -78,9 +83,38 @@ fn tokens_for_anybody_are_warned_of() {
         let (_, warnings) = parse(&text, "offramp.toml", &Environment::default()).expect(&text);
         warnings.iter().map(ToString::to_string).collect::<String>()
     };
-    assert!(warnings("").contains("whoever it was issued for"), "{}", warnings(""));
-    for keys in [", issuer = \"i\"", ", audience = \"w\"", ", audience = \"*\""] {
-        assert!(!warnings(keys).contains("whoever it was issued for"), "{keys}");
+    for (keys, warning) in [
+        (
+            "",
+            "every token without `aud` by any issuer in `jwks` enters, and every token with `aud` is refused",
+        ),
+        (", issuer = \"i\"", "tokens with `aud` are refused"),
+    ] {
+        assert!(warnings(keys).contains(warning), "{}", warnings(keys));
+    }
+    for keys in [", audience = \"w\"", ", audience = \"*\"", ", issuer = \"i\", audience = \"w\""] {
+        assert_eq!(warnings(keys), "", "{keys}");
+    }
+}
+
+#[test]
+fn cancels_that_lead_nowhere_are_warned_of() {
+    let (host, auth) = ("host = \"a.test\"\n", "client_auth = { ca = \"ca.pem\" }\n");
+    for (cancel, routes, warning) in [
+        ("clear", vec![host.to_owned()], "every route has `host`"),
+        ("clear", vec![host.to_owned(), auth.to_owned()], "has `client_auth`"),
+        ("clear", vec![host.to_owned(), String::new()], ""),
+        ("tls", vec![host.to_owned()], ""),
+    ] {
+        let mut text =
+            format!("[[listener]]\nmode = \"tcp\"\npreamble = \"postgres\"\ncancel = \"{cancel}\"\n");
+        for route in &routes {
+            text.push_str(&format!("[[route]]\nserver = \"127.0.0.1:1\"\n{route}"));
+        }
+        let (_, warnings) = parse(&text, "offramp.toml", &Environment::default()).expect(&text);
+        let said = warnings.iter().map(ToString::to_string).collect::<String>();
+        assert!(said.contains(warning), "{text}\n{said}");
+        assert_eq!(said.contains("`cancel` leads nowhere"), !warning.is_empty(), "{text}\n{said}");
     }
 }
 
