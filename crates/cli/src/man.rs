@@ -18,7 +18,7 @@ use crate::help::SECTIONS;
 pub(crate) fn write(command: Command, out: &mut dyn Write) -> io::Result<()> {
     let mut command = command;
     command.build();
-    let page = Man::new(command.clone()).section("8").manual("Offramp");
+    let page = Man::new(command.clone()).section("1").manual("Offramp");
     page.render_title(out)?;
     page.render_name_section(out)?;
     page.render_synopsis_section(out)?;

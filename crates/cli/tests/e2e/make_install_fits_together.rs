@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use offramp_testkit::process::{require, temp_dir};
 
 /// The files of an installation, below its prefix.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "bin/.debug/offramp.debug",
     "bin/offramp",
     "lib/systemd/system/offramp.service",
@@ -16,6 +16,7 @@ const FILES: [&str; 8] = [
     "share/bash-completion/completions/offramp",
     "share/fish/vendor_completions.d/offramp.fish",
     "share/man/man1/offramp.1",
+    "share/offramp/from-253.conf",
     "share/zsh/site-functions/_offramp",
 ];
 
@@ -62,6 +63,11 @@ fn everything_is_installed_and_removed() {
             text("share/man/man1/offramp.1").starts_with(".ie")
                 || text("share/man/man1/offramp.1").contains(".TH")
         );
+        assert!(text("share/man/man1/offramp.1").contains("offramp 1 "), "the section is that of its folder");
+        let addition = text("share/offramp/from-253.conf");
+        assert!(addition.contains(&format!("\nExecReload={prefix}/bin/offramp check ")), "{addition}");
+        assert!(addition.contains(&format!(" {prefix}/share/offramp/from-253.conf /etc/")), "{addition}");
+        assert!(!addition.contains("=/usr/bin/offramp") || prefix == "/usr", "{addition}");
         assert!(text("share/bash-completion/completions/offramp").contains("complete -F _offramp"));
         assert!(text("share/zsh/site-functions/_offramp").starts_with("#compdef offramp"));
         assert!(text("share/fish/vendor_completions.d/offramp.fish").contains("complete -c offramp"));
