@@ -79,7 +79,10 @@ const ANSWERS: [(&[&str], &str); 53] = [
         "write `host`, and `path` for a part of it",
     ),
     (&["listen", "bind", "port", "ports"], "write `address` in a [[listener]]"),
-    (&["entrypoints", "entrypoint"], "write `listener` with the names of listeners"),
+    (
+        &["entrypoints", "entrypoint"],
+        "write a [[listener]] for each, and `listener` in a route that is not for all of them",
+    ),
     (
         &["ssl_certificate", "ssl_certificate_key", "ssl_cert", "certfile", "keyfile", "crt", "certresolver"],
         "write a [[certificate]] with `cert` and `key`, or with `acme`",
