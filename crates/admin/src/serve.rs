@@ -247,13 +247,13 @@ async fn accept(
         failed: Seldom::new(settings.log.clone()),
     });
     let says = Says { crowded: Seldom::new(settings.log.clone()), full: Seldom::new(settings.log.clone()) };
-    let mut told = false;
+    let mut is_logged = false;
     loop {
         let panicked = match panics::caught(admit(&acceptor, &interior, places, closes, &says)).await {
             Ok(broken) => return broken,
             Err(panicked) => panicked,
         };
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut is_logged, true) {
             panics::tell("admin interface", &panicked, PAUSE, &settings.log);
         }
         sleep(PAUSE).await;

@@ -92,9 +92,9 @@ pub enum Per {
 /// Requests and bytes that belong to rows of an answer, or to a row that it lacks, and that nothing attributes to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shortfall {
-    /// Requests.
+    /// Requests without a name, at most.
     pub requests: i64,
-    /// Their bytes.
+    /// Bytes of their responses, at most.
     pub bytes: i64,
 }
 

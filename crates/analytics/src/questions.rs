@@ -121,7 +121,7 @@ impl Questions {
             if fold.forgot {
                 return Err(Error::Question("there are too many intervals: choose a longer one".into()));
             }
-            let missing = fold.missing.told();
+            let missing = fold.missing.shortfall();
             let mut sums: Vec<_> = fold.sums.into_iter().filter(|(_, sums)| sums.requests > 0).collect();
             sums.sort_unstable_by_key(|(key, _)| *key);
             let most = filter.limit.unwrap_or(usize::MAX).min(questions.settings.most_rows);

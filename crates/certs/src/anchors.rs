@@ -20,10 +20,10 @@ use rustls::{
 use crate::clock;
 use crate::x509;
 
-/// Trusted certificates.
+/// Certificates that verifications end at.
 #[derive(Clone, Debug)]
 pub struct Anchors {
-    /// As authorities.
+    /// The anchors that may issue certificates.
     pub store: Arc<RootCertStore>,
     /// As the certificates of peers.
     pub exact: Exact,
@@ -62,7 +62,7 @@ pub struct Exact(Arc<[CertificateDer<'static>]>);
 pub enum ShownBy<'a> {
     /// A server, which is to have this name.
     Server(&'a ServerName<'a>),
-    /// A client.
+    /// A client that shows a certificate.
     Client,
 }
 
@@ -71,7 +71,7 @@ impl Exact {
         Self(certificates.into())
     }
 
-    /// The certificates.
+    /// The certificates that are trusted by their bytes.
     #[must_use]
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.0

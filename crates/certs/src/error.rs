@@ -82,7 +82,7 @@ pub enum ContentFault {
     Pkcs12,
     /// A PKCS#7 container (`.p7b`), in DER or in PEM.
     Pkcs7 {
-        /// In DER.
+        /// Set where the file is in DER.
         der: bool,
     },
     /// A key in the format of OpenSSH.

@@ -407,9 +407,9 @@ impl Default for Tls {
 words! {
     /// The latest version of TLS that is spoken.
     pub enum TlsVersionLimit {
-        /// TLS 1.2.
+        /// TLS 1.2 (RFC 5246).
         Tls12 = "1.2",
-        /// TLS 1.3.
+        /// TLS 1.3 (RFC 8446).
         Tls13 = "1.3",
     }
 }
@@ -421,7 +421,7 @@ words! {
         Aes128Gcm = "aes-128-gcm",
         /// AES-GCM with a key of 256 bits.
         Aes256Gcm = "aes-256-gcm",
-        /// ChaCha20-Poly1305.
+        /// ChaCha20-Poly1305 (RFC 8439).
         ChaCha20Poly1305 = "chacha20-poly1305",
     }
 }

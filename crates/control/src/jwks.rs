@@ -173,7 +173,7 @@ impl Provider {
             return Err(format!("the server answered {}", response.status()));
         }
         let text = std::str::from_utf8(response.body()).map_err(|_| "the response is not text".to_owned())?;
-        let (keys, wrong) = KeySet::of_server(text).map_err(|wrong| told(&wrong))?;
+        let (keys, wrong) = KeySet::of_server(text).map_err(|wrong| summary(&wrong))?;
         let count = keys.count();
         let changed = self.keys.set(Arc::new(keys));
         let mut latest = self.latest();
@@ -189,7 +189,7 @@ impl Provider {
         let url = || ("url", self.origin.url.as_str().into());
         log.info("the keys of tokens were fetched", &[url(), ("keys", fetched.keys.into())]);
         if !fetched.wrong.is_empty() {
-            let reason = told(&fetched.wrong);
+            let reason = summary(&fetched.wrong);
             log.warn("some keys of tokens cannot be used", &[url(), ("reason", (&reason).into())]);
         }
     }
@@ -210,12 +210,12 @@ impl Provider {
 }
 
 /// The first of what is wrong, in one line.
-fn told(wrong: &[String]) -> String {
-    let mut told = wrong.iter().take(WRONG_TOLD).map(String::as_str).collect::<Vec<_>>().join("; ");
+fn summary(wrong: &[String]) -> String {
+    let mut summary = wrong.iter().take(WRONG_TOLD).map(String::as_str).collect::<Vec<_>>().join("; ");
     if wrong.len() > WRONG_TOLD {
-        told.push_str(&format!("; and {} more", wrong.len() - WRONG_TOLD));
+        summary.push_str(&format!("; and {} more", wrong.len() - WRONG_TOLD));
     }
-    told
+    summary
 }
 
 /// How long a set is used: for `refresh`, or for less if the response says so (RFC 9111 section 5.2.2.1).
@@ -280,10 +280,10 @@ impl Fetchers {
                 Some((same, task)) if Arc::ptr_eq(&same, &provider) => task,
                 other => {
                     other.iter().for_each(|(_, task)| task.abort());
-                    let (kept, fetches, told) =
+                    let (kept, fetches, task_log) =
                         (Arc::clone(&provider), Arc::clone(&self.fetches), self.log.clone());
                     supervise::spawn("keys of tokens", &self.log, move || {
-                        Keeper::new(&kept, &fetches, &told).run()
+                        Keeper::new(&kept, &fetches, &task_log).run()
                     })
                 }
             };
@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn what_is_wrong_has_a_bound() {
         let wrong: Vec<String> = (0..64).map(|number| format!("key {number}")).collect();
-        assert_eq!(told(&wrong), "key 0; key 1; key 2; and 61 more");
-        assert_eq!(told(&wrong[..2]), "key 0; key 1");
+        assert_eq!(summary(&wrong), "key 0; key 1; key 2; and 61 more");
+        assert_eq!(summary(&wrong[..2]), "key 0; key 1");
     }
 }

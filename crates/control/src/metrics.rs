@@ -91,9 +91,9 @@ impl Endpoint {
         let Opened { fd, bound, foreign } = opened;
         let socket = fd.try_clone()?;
         let acceptor = Acceptor::new(fd)?;
-        let (acceptor, page, told) = (Arc::new(acceptor), Arc::new(page), log.clone());
+        let (acceptor, page, task_log) = (Arc::new(acceptor), Arc::new(page), log.clone());
         let task = supervise::spawn("metrics page", log, move || {
-            accept(Arc::clone(&acceptor), Arc::clone(&page), told.clone())
+            accept(Arc::clone(&acceptor), Arc::clone(&page), task_log.clone())
         });
         Ok(Self { bound, task, socket, foreign, left: false })
     }

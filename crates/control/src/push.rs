@@ -56,14 +56,16 @@ impl Pushers {
     /// Changes to what `config` wants. What is wanted as before goes on undisturbed.
     pub(crate) fn change(&mut self, config: &Config, page: &Exposition, spans: &Spans, log: &Log) {
         replace(&mut self.graphite, Graphite::of(&config.metrics), |graphite| {
-            let (page, told) = (page.clone(), log.clone());
-            Task(supervise::spawn("graphite", log, move || graphite.clone().run(page.clone(), told.clone())))
+            let (page, task_log) = (page.clone(), log.clone());
+            Task(supervise::spawn("graphite", log, move || {
+                graphite.clone().run(page.clone(), task_log.clone())
+            }))
         });
         #[cfg(feature = "otlp")]
         replace(&mut self.collector, Collector::of(&config.tracing), |collector| {
-            let (page, spans, told) = (page.clone(), spans.0.clone(), log.clone());
+            let (page, spans, task_log) = (page.clone(), spans.0.clone(), log.clone());
             Task(supervise::spawn("otlp", log, move || {
-                collector.clone().run(page.clone(), spans.clone(), told.clone())
+                collector.clone().run(page.clone(), spans.clone(), task_log.clone())
             }))
         });
         #[cfg(not(feature = "otlp"))]

@@ -98,9 +98,9 @@ impl Resolver {
         for entry in &mut entries {
             entry.failing = entry.addresses.load().is_empty();
         }
-        let told = log.clone();
+        let task_log = log.clone();
         let task = supervise::spawn("look-ups of names", log, move || {
-            let (mut entries, log) = (entries.clone(), told.clone());
+            let (mut entries, log) = (entries.clone(), task_log.clone());
             async move {
                 let mut turns = interval(EVERY);
                 turns.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 pub(crate) struct Pauses {
     /// The first, which doubles with each panic in a row.
     first: Duration,
-    /// The longest.
+    /// The longest pause before a task starts again.
     most: Duration,
 }
 
@@ -20,7 +20,7 @@ impl Pauses {
     /// From a second to a minute.
     pub(crate) const SHORT: Self = Self { first: Duration::from_secs(1), most: Duration::from_secs(60) };
 
-    /// Always the same.
+    /// Waits the same pause before each start.
     pub(crate) const fn of(pause: Duration) -> Self {
         Self { first: pause, most: pause }
     }

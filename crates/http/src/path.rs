@@ -51,9 +51,9 @@ impl Spelling {
     const DOTS: u8 = 1 << 2;
     /// Parameters: `;` in a segment.
     const PARAMETERS: u8 = 1 << 3;
-    /// An escaped `;`.
+    /// An escaped `;` in a segment.
     const ESCAPED_PARAMETERS: u8 = 1 << 4;
-    /// An escaped `?` or `#`.
+    /// An escaped `?` or `#` in a segment.
     const DELIMITERS: u8 = 1 << 5;
 
     /// Why the path has no single meaning, if it has none; the gravest reason.
@@ -116,7 +116,7 @@ pub enum Ambiguity {
     Backslash,
     /// A `..` that leads above the root.
     AboveRoot,
-    /// A control character.
+    /// A control character, raw or escaped.
     Control,
 }
 

@@ -45,7 +45,7 @@ pub struct Stamp {
     pub modified: (i64, u64),
     /// When anything of it changed, as the kernel says.
     pub changed: (i64, u64),
-    /// Its file system.
+    /// Device number of its file system.
     pub device: u64,
     /// Its number in its file system.
     pub inode: u64,

@@ -34,7 +34,7 @@ pub struct Panics(Arc<Inner>);
 struct Inner {
     count: AtomicU64,
     /// Places in the code that were logged.
-    told: Mutex<HashSet<String>>,
+    places: Mutex<HashSet<String>>,
 }
 
 impl Panics {
@@ -60,8 +60,8 @@ impl Panics {
         self.0.count.fetch_add(1, Ordering::Relaxed);
         let place = info.location().map_or_else(|| "unknown".to_owned(), ToString::to_string);
         {
-            let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.len() >= PLACES || !told.insert(place.clone()) {
+            let mut places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
+            if places.len() >= PLACES || !places.insert(place.clone()) {
                 return true;
             }
         }

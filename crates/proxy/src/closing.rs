@@ -30,8 +30,8 @@ const LINGERING: usize = 1000;
 /// What comes meanwhile is dropped into the worker's scratch: a connection that lingers has no buffer.
 pub(crate) async fn farewell(worker: &Worker, socket: &Socket, last: &[u8]) {
     let goodbye = async {
-        let told = timeout(PATIENCE, socket.write_all(last)).await;
-        told.map_err(|_| io::ErrorKind::TimedOut)??;
+        let written = timeout(PATIENCE, socket.write_all(last)).await;
+        written.map_err(|_| io::ErrorKind::TimedOut)??;
         socket.shutdown_write()?;
         let Some(_lingers) = Lingers::begin(&worker.lingering) else { return Ok(()) };
         drop_the_rest(worker, socket).await

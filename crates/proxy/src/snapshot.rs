@@ -243,7 +243,7 @@ pub struct Relay {
 pub enum SendProxy {
     /// The line of text.
     V1,
-    /// The binary block.
+    /// The binary block of PROXY v2.
     V2 {
         /// With the facts of TLS, the protocol and the server name.
         tls: bool,

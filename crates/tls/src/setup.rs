@@ -23,9 +23,9 @@ use crate::verifier;
 /// What every configuration of the process has in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// Set for TLS 1.3.
+    /// Set where TLS 1.3 is offered.
     pub tls13: bool,
-    /// Set for TLS 1.2.
+    /// Set where TLS 1.2 is offered.
     pub tls12: bool,
     /// The ciphers that are offered.
     pub ciphers: Ciphers,
@@ -42,7 +42,7 @@ pub struct Ciphers {
     pub aes_128_gcm: bool,
     /// AES-GCM with keys of 256 bits.
     pub aes_256_gcm: bool,
-    /// ChaCha20-Poly1305.
+    /// ChaCha20-Poly1305 (RFC 8439).
     pub chacha20_poly1305: bool,
 }
 

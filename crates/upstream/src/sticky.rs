@@ -50,7 +50,7 @@ pub struct Sticky {
 /// The server that a request's cookie names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tie {
-    /// Its index.
+    /// Index of the server in its backend.
     pub server: usize,
     /// Set for a cookie of an older version, which is to be replaced.
     pub outdated: bool,

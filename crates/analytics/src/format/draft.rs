@@ -28,7 +28,7 @@ pub(super) struct Original<'a> {
     /// The client, with or without an address.
     pub(super) client: Option<&'a [u8]>,
     pub(super) ident: Option<&'a [u8]>,
-    /// `X-Forwarded-For`.
+    /// The client in `X-Forwarded-For`.
     pub(super) forwarded: Option<&'a [u8]>,
 }
 

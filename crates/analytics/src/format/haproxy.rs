@@ -20,9 +20,9 @@ use super::time::Clock;
 /// Which of the two forms lines have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HaproxyLog {
-    /// `option httplog`.
+    /// The lines of `option httplog`.
     Http,
-    /// `option httpslog`.
+    /// The lines of `option httpslog`.
     Https,
     /// The one or the other, line by line.
     Either,

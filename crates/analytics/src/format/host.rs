@@ -11,7 +11,7 @@ pub(super) enum HostText {
     Address,
     /// Addresses as only `X-Forwarded-For` has them: several, IPv6 without brackets, `unknown`.
     Forwarded,
-    /// None of these.
+    /// A text that is none of these.
     Other,
 }
 

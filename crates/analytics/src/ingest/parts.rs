@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 /// The place behind a part, or in front of the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Another part begins.
+    /// Another compressed part begins here.
     Begins,
     End,
     /// So many bytes are in the reader's buffer, which are no part; more may follow them.

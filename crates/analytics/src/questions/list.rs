@@ -28,7 +28,7 @@ impl Questions {
                 Top::Countries | Top::Cities => questions.places(top, &sums, &missing, filter)?,
                 _ => questions.list(top, &sums, &missing, filter)?,
             };
-            let missing = missing.told();
+            let missing = missing.shortfall();
             Ok(Answer { notes, missing, measured: Some(measured(filter.order)), ..answer })
         })
     }
@@ -47,8 +47,8 @@ impl Questions {
             let hosts = questions.names("host", sums.iter().map(|(key, _)| key.host))?;
             let columns = ["status", "cause", "page", "host", "requests", "bytes"];
             let measured = Some(measured(filter.order));
-            let mut answer = Answer { notes, measured, missing: missing.told(), ..Answer::of(&columns) };
-            let more = missing.told().map(|_| missing.of_any());
+            let mut answer = Answer { notes, measured, missing: missing.shortfall(), ..Answer::of(&columns) };
+            let more = missing.shortfall().map(|_| missing.of_any());
             answer.columns.extend(counted(more).skip(2));
             for (key, sums) in sums {
                 let (status, cause) = failure_of(&key);
@@ -107,7 +107,7 @@ impl Questions {
         answer.columns.extend((top == Top::Pages).then(|| "host".to_owned()));
         answer.columns.extend(geo.iter().flat_map(|_| ["country".to_owned(), "city".to_owned()]));
         let more = |key: &Key| {
-            missing.told().map(|_| match top {
+            missing.shortfall().map(|_| match top {
                 Top::Pages => missing.of_host(key.host),
                 Top::Networks => missing.of_several(),
                 _ => missing.of_any(),
@@ -158,7 +158,7 @@ impl Questions {
         let text = |part: Option<String>| part.map_or(Value::Null, Value::Text);
         let mut answer = Answer::of(&[top.thing()]);
         answer.columns.extend((top == Top::Cities).then(|| "country".to_owned()));
-        let more = missing.told().map(|_| missing.of_several());
+        let more = missing.shortfall().map(|_| missing.of_several());
         answer.columns.extend(counted(more));
         for ((city, country), sums) in places {
             let mut row: Vec<Value> = Vec::new();

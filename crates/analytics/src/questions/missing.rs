@@ -60,7 +60,7 @@ impl Missing {
     }
 
     /// The bound of a row, as an answer has it.
-    pub(crate) fn told(&self) -> Option<Shortfall> {
+    pub(crate) fn shortfall(&self) -> Option<Shortfall> {
         let Sums { requests, bytes } = self.of_any();
         (requests > 0).then_some(Shortfall { requests, bytes })
     }
@@ -68,7 +68,7 @@ impl Missing {
     /// What a reader must know, if anything is missing.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if let Some(Shortfall { requests, bytes }) = self.told() {
+        if let Some(Shortfall { requests, bytes }) = self.shortfall() {
             notes.push(format!(
                 "the counts are at least what is shown: up to {requests} requests ({bytes} bytes) more may belong to a \
                  row, or to one that is not listed, because they were added up without names"

@@ -93,10 +93,10 @@ words! {
     /// How many of several access rules a request must satisfy.
     #[derive(Default)]
     pub enum Satisfy {
-        /// Each of them.
+        /// Every rule must admit the client.
         #[default]
         All = "all",
-        /// One of them.
+        /// One rule that admits the client is enough.
         Any = "any",
     }
 }

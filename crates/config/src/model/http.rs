@@ -225,7 +225,7 @@ words! {
     /// path decides who may enter.
     #[derive(Default)]
     pub enum EncodedSlashes {
-        /// They get 400.
+        /// Such requests get 400.
         #[default]
         Refuse = "refuse",
         /// They pass where every reading of the path leads to the same route.

@@ -15,13 +15,13 @@ words! {
     pub enum HeaderVariable {
         /// The address of the client.
         Client = "client",
-        /// Its port.
+        /// Source port of the client.
         ClientPort = "client_port",
         /// The host that was asked for.
         Host = "host",
-        /// `https` or `http`.
+        /// Scheme: `https` or `http`.
         Scheme = "scheme",
-        /// The method.
+        /// Method of the request.
         Method = "method",
         /// The path as it came.
         Path = "path",
@@ -37,23 +37,23 @@ words! {
         Server = "server",
         /// The version of TLS.
         TlsVersion = "tls.version",
-        /// The cipher suite.
+        /// Cipher suite of the connection.
         TlsCipher = "tls.cipher",
         /// The server name that TLS was asked for.
         TlsSni = "tls.sni",
         /// The common name of the client's certificate.
         CertificateName = "client_cert.cn",
-        /// Its subject.
+        /// Subject of the client certificate.
         CertificateSubject = "client_cert.subject",
-        /// Who issued it.
+        /// Issuer of the client certificate.
         CertificateIssuer = "client_cert.issuer",
-        /// Its serial number.
+        /// Serial number of the client certificate.
         CertificateSerial = "client_cert.serial",
-        /// Its DNS names.
+        /// DNS names of the client certificate.
         CertificateDns = "client_cert.dns",
-        /// Its URIs.
+        /// URIs of the client certificate.
         CertificateUri = "client_cert.uri",
-        /// Its SHA-256.
+        /// SHA-256 of the client certificate.
         CertificateFingerprint = "client_cert.fingerprint",
         /// The end of its validity.
         CertificateEnd = "client_cert.not_after",

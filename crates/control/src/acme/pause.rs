@@ -91,7 +91,7 @@ impl QuickTries {
     }
 }
 
-/// Between quick attempts.
+/// Pauses between the first attempts after a fault of the network.
 const QUICK: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(5), Duration::from_secs(15)];
 
 /// Until when authorities want to be left alone.

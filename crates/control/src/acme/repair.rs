@@ -26,7 +26,7 @@ pub(super) fn repaired(body: &[u8], is_problem: bool) -> Option<Vec<u8>> {
     (document != before).then(|| document.to_string().into_bytes())
 }
 
-/// RFC 8555 section 7.1.1.
+/// The directory (RFC 8555 section 7.1.1).
 fn directory(members: &mut Map<String, Value>) {
     for optional in ["newAuthz", "revokeCert", "keyChange", "renewalInfo"] {
         keep_if(members, optional, Value::is_string);
@@ -41,7 +41,7 @@ fn directory(members: &mut Map<String, Value>) {
     }
 }
 
-/// RFC 8555 section 7.1.3.
+/// An order (RFC 8555 section 7.1.3).
 fn order(members: &mut Map<String, Value>) {
     for optional in ["certificate", "replaces", "profile"] {
         keep_if(members, optional, Value::is_string);
@@ -62,7 +62,7 @@ fn order(members: &mut Map<String, Value>) {
     }
 }
 
-/// RFC 8555 section 7.1.4.
+/// An authorization (RFC 8555 section 7.1.4).
 fn authorization(members: &mut Map<String, Value>) {
     keep_if(members, "wildcard", Value::is_boolean);
     keep_if(members, "challenges", Value::is_array);

@@ -346,10 +346,10 @@ impl Ready {
 
 /// Spawns what looks at the memory of the process, and what logs refusals.
 fn watch_limits(shared: &Shared, log: &Log) {
-    let (pressure, told) = (Arc::clone(&shared.pressure), log.clone());
+    let (pressure, task_log) = (Arc::clone(&shared.pressure), log.clone());
     supervise::spawn("memory", log, move || {
-        let (pressure, told) = (Arc::clone(&pressure), told.clone());
-        async move { pressure.watch(&told).await }
+        let (pressure, task_log) = (Arc::clone(&pressure), task_log.clone());
+        async move { pressure.watch(&task_log).await }
     });
     let refusals = Arc::clone(&shared.refusals);
     supervise::spawn("refusals", log, move || {

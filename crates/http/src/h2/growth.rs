@@ -1,6 +1,6 @@
 //! The path between a peer and us: whether windows hold the peer up on it.
 //!
-//! A PING goes along with a WINDOW_UPDATE. Until the peer has heard of that, it can send no more than it was allowed
+//! A PING goes along with a WINDOW_UPDATE. Until the peer has received that, it can send no more than it was allowed
 //! before. If all of this has come by the time of the answer, the peer had to wait, or was about to. The time that it took
 //! to come, and the round trip, say how much larger the window should be.
 

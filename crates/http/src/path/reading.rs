@@ -17,7 +17,7 @@ enum Parameters {
 /// How dot segments are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dots {
-    /// As segments.
+    /// Dots are kept as segments.
     Keep,
     /// Removed before escapes are decoded, so that escaped ones stay.
     RemoveLiteral,

@@ -7,13 +7,13 @@
 pub enum FieldVariable {
     /// The address of the client.
     Client,
-    /// Its port.
+    /// Source port of the client.
     ClientPort,
     /// The host that was asked for, without port.
     Host,
-    /// `https` or `http`.
+    /// Scheme: `https` or `http`.
     Scheme,
-    /// The method.
+    /// Method of the request.
     Method,
     /// The path as it came.
     Path,
@@ -29,21 +29,21 @@ pub enum FieldVariable {
     Server,
     /// The version of TLS.
     TlsVersion,
-    /// The cipher suite.
+    /// Cipher suite of the connection.
     TlsCipher,
     /// The server name that the client asked TLS for.
     TlsSni,
     /// The common name of the client's certificate.
     CertificateName,
-    /// Its subject.
+    /// Subject of the client certificate.
     CertificateSubject,
-    /// Who issued it.
+    /// Issuer of the client certificate.
     CertificateIssuer,
-    /// Its serial number.
+    /// Serial number of the client certificate.
     CertificateSerial,
-    /// Its DNS names.
+    /// DNS names of the client certificate.
     CertificateDns,
-    /// Its URIs.
+    /// URIs of the client certificate.
     CertificateUri,
     /// The SHA-256 of the certificate.
     CertificateFingerprint,

@@ -29,7 +29,7 @@ pub(super) struct Checkers {
 #[derive(Default)]
 struct CheckersState {
     queue: CheckQueue,
-    /// Threads that run.
+    /// Threads that run at the moment.
     threads: usize,
     /// No thread takes anything more.
     closed: bool,

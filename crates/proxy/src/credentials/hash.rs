@@ -108,7 +108,7 @@ pub(super) fn hash_password(password: &[u8]) -> Result<String, String> {
 pub(super) struct ArgonBlocks(Vec<Block>);
 
 impl ArgonBlocks {
-    /// Holds no memory.
+    /// A block that holds no memory yet.
     pub(super) fn is_empty(&self) -> bool {
         self.0.capacity() == 0
     }

@@ -61,7 +61,7 @@ pub enum JwtAudience {
     Unnamed,
     /// For one of these.
     OneOf(Vec<String>),
-    /// For anybody.
+    /// Tokens for any audience.
     Anybody,
 }
 

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 /// Names that are known, and addresses of each: one that logs in from everywhere displaces only its own.
 const NAMES: usize = 4096;
 const ADDRESSES: usize = 16;
-/// A holiday.
+/// As long as a holiday, so that it costs no owner the priority.
 const REMEMBER: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Addresses by name, in memory alone.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    /// The latest last.
+    /// Addresses, the latest login last.
     addresses: HashMap<u128, VecDeque<(IpAddr, Instant)>>,
     /// Names in the order in which they came.
     order: VecDeque<u128>,

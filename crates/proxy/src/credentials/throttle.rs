@@ -23,7 +23,7 @@ use crate::limit::client_key;
 
 /// The first wait; each further wrong password doubles it.
 const FIRST: Duration = Duration::from_secs(1);
-/// The longest wait.
+/// The longest wait of a client.
 const LONGEST: Duration = Duration::from_secs(64);
 /// Who has guessed nothing for so long is forgotten, where nothing else is said.
 const FORGET: Duration = Duration::from_secs(15 * 60);
@@ -92,7 +92,7 @@ struct Bounds {
     free: u32,
     /// The time after which one wrong password less counts; `None`: all count until they are forgotten.
     forgive: Option<Duration>,
-    /// The longest wait.
+    /// The longest wait of a client.
     longest: Duration,
     /// How many passwords are checked at a time. Browsers have six connections.
     at_a_time: u32,

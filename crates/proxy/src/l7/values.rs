@@ -18,7 +18,7 @@ use crate::snapshot::http::HttpRoute;
 /// What a request asked for, as it came, and its id, which its record forgets when it ends.
 pub(crate) struct AskedTarget {
     method: Method,
-    /// Path and query.
+    /// Path and query as the client sent them.
     target: Box<str>,
     id: Box<str>,
 }

@@ -92,7 +92,7 @@ fn is_above(prefix: &str, path: &str) -> bool {
 struct Guard {
     at: *const model::Route,
     path: String,
-    /// None: any.
+    /// `None` stands for any host.
     hosts: Vec<String>,
     /// Below the root of the other one.
     closed: Vec<Box<str>>,

@@ -21,7 +21,7 @@ const STILL_AT_THE_END: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct Lingering(Vec<Linger>);
 
-/// One stream.
+/// A stream that lingers.
 #[derive(Debug)]
 struct Linger {
     id: u32,

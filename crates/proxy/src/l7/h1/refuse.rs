@@ -77,7 +77,7 @@ fn words(line: &[u8]) -> Option<(String, String)> {
         .then(|| ((*method).to_owned(), rest.first().copied().unwrap_or_default().to_owned()))
 }
 
-/// RFC 9110 §5.6.2.
+/// A token (RFC 9110 §5.6.2).
 fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -59,7 +59,7 @@ impl Slot {
         (self.writes, self.reads, self.received_all) = (true, !over, over);
     }
 
-    /// Content has come.
+    /// Adds content that has arrived.
     pub(super) fn put(&mut self, data: &[u8]) {
         let last = self.behind.as_mut().and_then(|behind| behind.back_mut()).unwrap_or(&mut self.unread);
         if last.is_empty() || last.len() + data.len() <= PIECE {
