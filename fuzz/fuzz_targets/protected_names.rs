@@ -31,10 +31,14 @@ const FORBIDDEN: [&str; 8] = [
 
 fuzz_target!(|data: &[u8]| {
     let Some((&which, lines)) = data.split_first() else { return };
-    let names: Vec<Vec<u8>> =
-        lines.split(|&byte| byte == b'\n').filter(|name| is_name(name)).map(<[u8]>::to_ascii_lowercase).collect();
+    let names: Vec<Vec<u8>> = lines
+        .split(|&byte| byte == b'\n')
+        .filter(|name| is_name(name))
+        .map(<[u8]>::to_ascii_lowercase)
+        .collect();
     let rules = rules(which);
-    let ruled: BTreeSet<Vec<u8>> = rules.remove.iter().map(|name| variable(name.as_str().as_bytes())).collect();
+    let ruled: BTreeSet<Vec<u8>> =
+        rules.remove.iter().map(|name| variable(name.as_str().as_bytes())).collect();
     let fields = || names.iter().map(|name| (name, b"1")).collect::<Fields>();
 
     let mut head = fields();
@@ -61,12 +65,16 @@ fuzz_target!(|data: &[u8]| {
         let variable = variable(name);
         assert!(!FORBIDDEN.iter().any(|known| known.as_bytes() == variable), "{}", name.escape_ascii());
         assert!(!ruled.contains(&variable) && !is_ambiguous(name), "{}", name.escape_ascii());
-        assert!(!matches!(&variable[..], b"CONTENT_LENGTH" | b"TRANSFER_ENCODING" | b"HOST" | b"REMOTE_USER"));
+        assert!(!matches!(
+            &variable[..],
+            b"CONTENT_LENGTH" | b"TRANSFER_ENCODING" | b"HOST" | b"REMOTE_USER"
+        ));
     }
     let mut announcing: Fields = [("trailer", names.join(&b','))].into_iter().collect();
     clean_trailer_names(&mut announcing, rules.as_deref());
     let announced = announcing.get(Known::Trailer).unwrap_or_default().to_vec();
-    let announced = announced.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
+    let announced =
+        announced.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
     let kept: Vec<&[u8]> = trailers.iter().map(|(name, _)| name).collect();
     assert_eq!(announced.collect::<Vec<_>>(), kept, "both say the same");
 });
@@ -84,5 +92,7 @@ fn rules(which: u8) -> HeaderRules {
 
 /// The variable that a server in the manner of CGI makes of a field, without `HTTP_`.
 fn variable(name: &[u8]) -> Vec<u8> {
-    name.iter().map(|byte| if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() } else { b'_' }).collect()
+    name.iter()
+        .map(|byte| if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() } else { b'_' })
+        .collect()
 }

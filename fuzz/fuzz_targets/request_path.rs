@@ -24,9 +24,9 @@ use offramp_net::{Address, listen};
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::{
     AcceptorId, Access, Action, Admission, AuthClass, Challenges, ClientTable, Command, Current, Demand,
-    HeaderPolicy, Held, Http, HttpLimits, HttpRoute, HttpTls, Lateness, Limits, Listener, Match, PathMatch,
-    PathHandling, Paths, Pressure, Proxy, Refusals, Respond, Rewrite, Route, Rule, Shared, Snapshot, Table, Target, To,
-    Worker, WorkerHandle,
+    HeaderPolicy, Held, Http, HttpLimits, HttpRoute, HttpTls, Lateness, Limits, Listener, Match,
+    PathHandling, PathMatch, Paths, Pressure, Proxy, Refusals, Respond, Rewrite, Route, Rule, Shared,
+    Snapshot, Table, Target, To, Worker, WorkerHandle,
 };
 use offramp_record::aead::Library;
 use offramp_record::{Choice, RecordSize};
@@ -462,9 +462,16 @@ fn snapshot(app: PathBuf) -> Snapshot {
             bandwidth: None,
             log_one_in: NonZeroU32::MIN,
         };
-        (PathMatch { hosts: Vec::new(), path: path.to_owned(), is_guard: false }, route)
+        (PathMatch { hosts: Vec::new(), path: path.to_owned(), entry: 0 }, route)
     };
-    let proxied = || Action::Proxy(Proxy { to: To::Backend(0), send_proxy: None, rewrite: Rewrite::Keep, paths: PathHandling::default() });
+    let proxied = || {
+        Action::Proxy(Proxy {
+            to: To::Backend(0),
+            send_proxy: None,
+            rewrite: Rewrite::Keep,
+            paths: PathHandling::default(),
+        })
+    };
     let respond = Respond { status: StatusCode::OK, content_type: None, body: "said".into() };
     let http = Http {
         routes: Paths::new(vec![
