@@ -97,7 +97,7 @@ pub fn give_memory_back() {
     }
 }
 
-/// Has every block of [`LARGE_BLOCK`] bytes or more go back to the kernel when it is freed. By itself glibc raises that
+/// Has every block of `LARGE_BLOCK` bytes or more go back to the kernel when it is freed. By itself glibc raises that
 /// threshold to the largest such block freed so far, up to 32 MiB (mallopt(3), `M_MMAP_THRESHOLD`): from then on blocks of
 /// that size stay in the heaps of the threads that used them. Belongs before the first thread. musl has a fixed
 /// threshold of 128 KiB already.

@@ -1,7 +1,7 @@
 //! Stateless session tickets (RFC 5077, RFC 8446 §4.6.1) under keys that rotate.
 //!
 //! A ticket is `name (16) ‖ number (16) ‖ AES-256-GCM-SIV ciphertext and tag`. Under the encryption are the end of the
-//! session ([`Expiry`]) and the state of rustls. The current and the previous key are in one shared, atomically swapped
+//! session (`Expiry`) and the state of rustls. The current and the previous key are in one shared, atomically swapped
 //! ring: a handshake takes no lock. The associated data is the *context* of the configuration: this format, and the
 //! whole rule for client certificates.
 //!
