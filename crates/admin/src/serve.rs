@@ -260,7 +260,7 @@ async fn accept(
     }
 }
 
-/// What is said of too many connections.
+/// The log message about too many connections.
 struct Says {
     crowded: Seldom,
     full: Seldom,

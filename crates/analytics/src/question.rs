@@ -107,7 +107,7 @@ pub struct Answer {
     pub rows: Vec<Vec<Value>>,
     /// What a reader must know of the answer: what it was made from, and what is missing from it. One sentence each.
     pub notes: Vec<String>,
-    /// How much more than it says any row may be, where counts are lower bounds.
+    /// The most that any row may be above what it says, where counts are lower bounds.
     pub missing: Option<Shortfall>,
     /// How long the intervals are whose beginnings the column `time` has, if it has those.
     pub step: Option<TimeStep>,

@@ -17,7 +17,7 @@ use super::field::Field;
 use super::host::HostText;
 use super::time::Clock;
 
-/// Which of the two forms lines have.
+/// The two forms of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HaproxyLog {
     /// The lines of `option httplog`.

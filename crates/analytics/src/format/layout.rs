@@ -197,7 +197,7 @@ fn is_address(text: &[u8]) -> bool {
     matches!(address::parse(text), Ok(Some(_)))
 }
 
-/// Where a part of a line begins.
+/// The offset at which a part of a line begins.
 fn offset(line: &[u8], part: &[u8]) -> usize {
     (part.as_ptr() as usize).saturating_sub(line.as_ptr() as usize)
 }

@@ -32,7 +32,7 @@ impl<R: BufRead> Gzip<R> {
         Self { state: State::Between(reader), strange: None }
     }
 
-    /// How many bytes were read ahead of what cannot be decompressed, at the end.
+    /// The number of bytes read ahead of what cannot be decompressed, at the end.
     pub(super) const fn strange(&self) -> Option<usize> {
         self.strange
     }
@@ -84,7 +84,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// What is read, with a buffer that ends at any place of what is compressed; and what is strange behind it.
+    /// The decompressed text, read with a buffer that ends anywhere in the compressed data, and the bytes left behind it.
     fn decompress(bytes: &[u8], capacity: usize) -> std::io::Result<(Vec<u8>, bool)> {
         let mut found = Vec::new();
         let mut gzip = Gzip::new(BufReader::with_capacity(capacity, bytes));

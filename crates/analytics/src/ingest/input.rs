@@ -97,7 +97,7 @@ impl Input {
         self.file.metadata()
     }
 
-    /// What is behind the compressed data, at the end of the input, and is neither compressed nor padding.
+    /// The bytes behind the compressed data, at the end of the input, that are neither compressed nor padding.
     pub(crate) fn strange(&self) -> Option<Gap> {
         let ahead = match &self.kind {
             Kind::Plain(_) => None,

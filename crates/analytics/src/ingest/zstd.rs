@@ -36,7 +36,7 @@ impl<R> Zstd<R> {
         Self { reader, decoder, within: false, strange: None }
     }
 
-    /// How many bytes were read ahead of what cannot be decompressed, at the end.
+    /// The number of bytes read ahead of what cannot be decompressed, at the end.
     pub(super) const fn strange(&self) -> Option<usize> {
         self.strange
     }
@@ -102,7 +102,7 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-/// How frames begin: one with content, and sixteen that are skipped (RFC 8878, sections 3.1.1 and 3.1.2).
+/// Magic numbers of frames: one with content, and sixteen that are skipped (RFC 8878, sections 3.1.1 and 3.1.2).
 const FRAMES: [&[u8]; 17] = [
     &[0x28, 0xb5, 0x2f, 0xfd],
     &[0x50, 0x2a, 0x4d, 0x18],
@@ -155,7 +155,7 @@ mod tests {
         with_capacity(bytes, 100).map(|(found, _)| found)
     }
 
-    /// What is read, and whether something strange is behind it.
+    /// The decompressed text, and a flag for bytes behind it that are neither data nor padding.
     fn with_capacity(bytes: &[u8], capacity: usize) -> std::io::Result<(Vec<u8>, bool)> {
         let mut found = Vec::new();
         let mut zstd = Zstd::new(BufReader::with_capacity(capacity, bytes));

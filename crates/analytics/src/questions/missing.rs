@@ -9,7 +9,7 @@ use crate::question::Shortfall;
 use crate::rollup::REST;
 use crate::rollup::tally::Sums;
 
-/// What is missing from the counts of an answer.
+/// The requests and bytes that the counts of an answer lack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Missing {
     /// What has no name, by host; under [`REST`] what may be of any host.
