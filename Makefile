@@ -1,5 +1,6 @@
 # The commands of this repository. `make` alone lists them.
 # May be set: CARGO, FUZZ_SECONDS, ARGS (more arguments for `run` and the benchmarks), FEATURES (of `run` and `install`),
+# STEPS (of `package` and `test-packages`: the names of those that are wanted),
 # PREFIX, DESTDIR and UNITDIR (of `install` and `uninstall`).
 
 CARGO ?= cargo
@@ -8,13 +9,14 @@ ARGS ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 FEATURES ?=
+STEPS ?=
 # Where systemd looks for units; by default below PREFIX.
 UNITDIR ?=
 export UNITDIR
 
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run install uninstall test fmt lint fuzz miri bench bench-full bench-peers
+.PHONY: help run install uninstall package test-packages book test-book test fmt lint fuzz miri bench bench-full bench-peers
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -32,6 +34,20 @@ install: ## Build a release and install it under PREFIX, with units for systemd,
 
 uninstall: ## Remove what `make install` has put under PREFIX
 	scripts/place --remove $(PREFIX) $(DESTDIR)
+
+package: ## Build what a release consists of into dist/, the same bytes each time: STEPS="deb" builds that alone
+	CARGO="$(CARGO)" scripts/package $(STEPS)
+
+test-packages: ## Try what is in dist/ on scratch machines; takes root, and minutes
+	scripts/test-packages $(STEPS)
+
+book: ## Build the book from docs/ into target/book; installs mdBook into target/tools, about three minutes the first time
+	CARGO="$(CARGO)" scripts/tool mdbook 0.5.4
+	scripts/book target/tools/bin/mdbook $(TARGET)
+
+test-book: book ## Look at every page of the book in Chromium: narrow, without a network, in both themes
+	scripts/install chromium:chromium
+	scripts/test-book $(TARGET)/book
 
 test: ## Everything that must hold: format, lints, tests, documentation
 	CARGO="$(CARGO)" scripts/test

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Instructions of the worker in user space per HTTP/1.1 request, by callgrind: no clock, and the same on a busy machine.
+"""Instructions of the worker in user space per HTTP request, by callgrind: no clock, and the same on a busy machine.
 
-Usage: bench/instructions.py [NAME=]OFFRAMP... [--fields browser|host] [--requests 1000] [--upload BYTES] [--unix] [--top 25]
+Usage: bench/instructions.py [NAME=]OFFRAMP... [--fields browser|host] [--requests 1000] [--upload BYTES] [--http2] [--unix]
+                             [--top 25]
        bench/instructions.py [NAME=]OFFRAMP... --handshakes full|resumed [--requests 1000]
 
 Each Offramp serves one TLS connection of one client, request after request, from an application that answers with ten
 bytes. It runs twice under callgrind, with 200 requests and with so many more; the difference of the two counts, over the
-requests, is the figure. With more than one binary the ratio to the first is told: give the older one first. `--top`
+requests, is the figure. With more than one binary the ratio to the first is told: give the older one first. The part outside
+the libraries of cryptography is told apart: which one is used is decided anew at each start, and is worth 3 %. `--top`
 lists the functions, and the source files whose code was inlined anywhere, by their share. A binary whose file is called
 `nginx` is measured in the same way, with the configuration of the benchmark. With `--handshakes` each connection is a new
-one that makes its handshake and one request.
+one that makes its handshake and one request. With `--http2` the client speaks HTTP/2, one stream after the other.
 
 Needs valgrind. Every binary must be of the same profile, or the ratio says nothing.
 """
@@ -94,8 +96,76 @@ def serve(listener):
         threading.Thread(target=one, args=(stream,), daemon=True).start()
 
 
-def ask(port, count, head, body, handshakes):
+class Http2:
+    """A client of HTTP/2 with one stream at a time. Its fields are in the dynamic table after the first request."""
+
+    def __init__(self, stream, fields):
+        self.stream, self.fields, self.number, self.buffer = stream, fields, 1, b""
+        self.first, self.window = 65535, 65535  # of a stream, and of the connection
+        stream.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + self.frame(4, 0, 0, b""))
+
+    @staticmethod
+    def frame(kind, flags, stream, payload):
+        return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+    def block(self):
+        if self.number > 1:  # the latest field has index 62
+            return bytes(0x80 | 61 + len(self.fields) - at for at in range(len(self.fields)))
+        text = lambda value: (bytes([len(value)]) if len(value) < 127 else bytes([127, len(value) - 127])) + value
+        return b"".join(b"\x40" + text(name) + text(value) for name, value in self.fields)
+
+    def receive(self):
+        """The next frame; answers those of the connection."""
+        while len(self.buffer) < 9 or len(self.buffer) < 9 + int.from_bytes(self.buffer[:3], "big"):
+            more = self.stream.recv(65536)
+            if not more:
+                raise SystemExit("the connection ended")
+            self.buffer += more
+        length, kind, flags = int.from_bytes(self.buffer[:3], "big"), self.buffer[3], self.buffer[4]
+        stream, payload = int.from_bytes(self.buffer[5:9], "big"), self.buffer[9 : 9 + length]
+        self.buffer = self.buffer[9 + length :]
+        if kind in (4, 6) and not flags & 1:
+            self.stream.sendall(self.frame(kind, 1, 0, payload if kind == 6 else b""))
+        if kind == 4:
+            for at in range(0, length, 6):
+                name, value = struct.unpack(">HI", payload[at : at + 6])
+                if name == 4:
+                    self.room, self.first = self.room + value - self.first, value
+        if kind == 8 and stream == 0:
+            self.window += int.from_bytes(payload, "big")
+        if kind == 8 and stream == self.number:
+            self.room += int.from_bytes(payload, "big")
+        if kind in (3, 7):
+            raise SystemExit(f"the request was refused: {kind} {payload!r}")
+        return kind, flags, stream, payload
+
+    def exchange(self, body):
+        self.room, got, ended = self.first, b"", False
+        head = self.frame(1, 4 if body else 5, self.number, self.block())
+        self.stream.sendall(head)
+        at = 0
+        while at < len(body):
+            n = min(len(body) - at, self.room, self.window, 16384)
+            if n <= 0:
+                self.receive()
+                continue
+            end = at + n == len(body)
+            self.stream.sendall(self.frame(0, int(end), self.number, body[at : at + n]))
+            at, self.room, self.window = at + n, self.room - n, self.window - n
+        while not ended:
+            kind, flags, stream, payload = self.receive()
+            if stream == self.number and kind in (0, 1):
+                got, ended = got + payload * (kind == 0), flags & 1
+        if got != b"0123456789":
+            raise SystemExit(f"the request was refused: {got!r}")
+        self.stream.sendall(self.frame(8, 0, 0, struct.pack(">I", len(got))))
+        self.number += 2
+
+
+def ask(port, count, head, body, handshakes, http2):
     context = ssl.create_default_context()
+    if http2:
+        context.set_alpn_protocols(["h2"])
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     deadline = time.monotonic() + 120
     while True:
@@ -114,7 +184,11 @@ def ask(port, count, head, body, handshakes):
             stream = context.wrap_socket(raw, server_hostname="localhost", session=session)
             if stream.session_reused != (session is not None):
                 raise SystemExit("the server did not resume the session")
-        exchange(stream, head, body)
+            client = Http2(stream, http2) if http2 else None
+        if client:
+            client.exchange(body)
+        else:
+            exchange(stream, head, body)
         if handshakes:
             # The tickets of TLS 1.3 have come with the response.
             session = stream.session if handshakes == "resumed" else None
@@ -160,7 +234,7 @@ def nginx(port, server, work):
     return ["-p", str(work), "-e", str(work / "error.log"), "-c", str(work / "nginx.conf")]
 
 
-def run(binary, count, head, body, handshakes, server, work):
+def run(binary, count, head, body, handshakes, http2, server, work):
     """The costs of a run: per thread, by function and by source file."""
     work = Path(tempfile.mkdtemp(dir=work))
     os.chmod(work, 0o755)
@@ -175,7 +249,7 @@ def run(binary, count, head, body, handshakes, server, work):
     with open(work / "log", "wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=work, preexec_fn=refuse_auxv)
     try:
-        ask(port, count, head, body, handshakes)
+        ask(port, count, head, body, handshakes, http2)
     except BaseException:
         process.kill()
         sys.stderr.write((work / "log").read_text(errors="replace")[-2000:])
@@ -224,13 +298,14 @@ def costs(path):
 
 
 def worker(few, many, count):
-    """What each request cost the thread that worked most for them."""
-    best = collections.Counter()
+    """What each request cost the thread that worked most for them. Random numbers of another thread are no such work."""
+    best, most = collections.Counter(), 0
     for thread, found in many.items():
         grown = collections.Counter(found)
         grown.subtract(few.get(thread, {}))
-        if sum(grown.values()) > sum(best.values()):
-            best = grown
+        work = sum(cost for (function, file), cost in grown.items() if crate(file, function) not in CHOSEN)
+        if work > most:
+            best, most = grown, work
     return collections.Counter({key: cost / count for key, cost in best.items()})
 
 
@@ -247,9 +322,13 @@ def crate(file, function):
         return "libc: memory"
     if re.search(r"malloc|free|realloc|calloc", function):
         return "libc: malloc"
-    if re.search(r"aes|gcm|ghash|aws_lc|ring_core", function, re.I):
+    if re.search(r"aes|gcm|ghash|aws_lc|ring_core|chacha|poly1305|jent_|keccak|rol64|ptr_to_le|^(CRYPTO|EVP|RAND)_", function, re.I):
         return "cryptography"
     return "other"
+
+
+# Offramp chooses between two libraries by their speed at its start, and one of them draws random numbers anew now and then.
+CHOSEN = {"cryptography", "ring", "aws-lc-rs", "aws-lc-sys"}
 
 
 def plain(function):
@@ -269,6 +348,7 @@ def main():
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--upload", type=int, default=0, metavar="BYTES")
     parser.add_argument("--handshakes", choices=["full", "resumed"])
+    parser.add_argument("--http2", action="store_true")
     parser.add_argument("--unix", action="store_true", help="the application listens on a Unix socket")
     parser.add_argument("--top", type=int, default=0)
     options = parser.parse_args()
@@ -278,6 +358,11 @@ def main():
         line, fields = "POST / HTTP/1.1", [*fields, f"Content-Length: {options.upload}"]
     head = "\r\n".join([line, *fields, "", ""]).encode()
     body = b"x" * options.upload
+    http2 = None
+    if options.http2:
+        pairs = [field.split(": ", 1) for field in fields if not field.startswith(("Host:", "Connection:"))]
+        pseudo = [(":method", line.split()[0]), (":scheme", "https"), (":authority", "localhost"), (":path", "/")]
+        http2 = [(name.lower().encode(), value.encode()) for name, value in [*pseudo, *pairs]]
     with tempfile.TemporaryDirectory(prefix="offramp-instructions-") as work:
         os.chmod(work, 0o755)
         if options.unix:
@@ -290,15 +375,17 @@ def main():
             listener = socket.create_server(("127.0.0.1", 0), backlog=64)
             server = "127.0.0.1:%d" % listener.getsockname()[1]
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
-        first = None
+        first, own_first = None, None
         for given in options.binaries:
             name, _, binary = given.rpartition("=")
-            few = run(binary, BEFORE, head, body, options.handshakes, server, work)
-            many = run(binary, BEFORE + options.requests, head, body, options.handshakes, server, work)
+            few = run(binary, BEFORE, head, body, options.handshakes, http2, server, work)
+            many = run(binary, BEFORE + options.requests, head, body, options.handshakes, http2, server, work)
             each = worker(few, many, options.requests)
             total = sum(each.values())
-            first = first or total
-            print(f"{name or binary}: {total:,.0f} instructions per request, {total / first:.2f} of the first")
+            own = sum(cost for (function, file), cost in each.items() if crate(file, function) not in CHOSEN)
+            first, own_first = first or total, own_first or own
+            print(f"{name or binary}: {total:,.0f} instructions per request, {total / first:.3f} of the first; outside libraries of "
+                  f"cryptography {own:,.0f}, {own / own_first:.3f}")
             if options.top:
                 functions, files = collections.Counter(), collections.Counter()
                 for (function, file), cost in each.items():

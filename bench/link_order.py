@@ -78,7 +78,7 @@ def ask(ports, work):
     for kind in ("full", "resumed"):
         for port in ports.values():
             head = ("GET / HTTP/1.1\r\n" + "\r\n".join(instructions.BROWSER) + "\r\n\r\n").encode()
-            instructions.ask(port, 5, head, b"", kind)
+            instructions.ask(port, 5, head, b"", handshakes=kind, http2=False)
 
 
 def trace(binary, server, work, load):

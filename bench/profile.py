@@ -37,7 +37,7 @@ KERNEL, CRYPTO, PARSING, ROUTING, WRITING, WAITING, MEMORY, REST = range(len(PAR
 FILES = [
     (r"/(aws-lc|ring)[^/]*/|/crates/(record|tls)/", CRYPTO),
     (r"/crates/http/src/(head\.rs|head/(request|response)\.rs)", WRITING),
-    (r"/crates/http/src/(h1|head|target|host|hpack)", PARSING),
+    (r"/crates/http/src/(field|h1|head|hpack|host|scan|target)", PARSING),
     (r"/crates/(upstream/src/http/line/(encode|outbound)|proxy/src/l7/h1/(response|outbox))", WRITING),
     (r"/crates/(upstream/src/http/line/inbound|proxy/src/l7/intake)", PARSING),
     (r"/crates/net/|/(tokio|mio|rustix|parking_lot)[^/]*/|/library/std/src/sys/(time|pal)|/library/core/src/task", WAITING),
@@ -54,7 +54,7 @@ FUNCTIONS = [
     (r"poll|^fd_|^_?_?task|process_runnable|run_tasks|wake|^clock_|^eb\d|^eb32|raw_sock|^conn_(recv|send|io)|^sock_", WAITING),
     (r"^(http|htx|sess|stream|process_stream|sample|smp|acl|pattern|lf|be|srv|back|front|connect|conn|sc|si|cs|channel|vars)_", ROUTING),
     (r"^process_stream|^http_process|^h2_|^h1_|^session", ROUTING),
-    (r"offramp_http::(h1|head::known|host|target)|ngx_http_parse|ngx_http_process_request|ngx_http_process_header", PARSING),
+    (r"offramp_http::(field|h1|host|scan|target)|ngx_http_parse|ngx_http_process_request|ngx_http_process_header", PARSING),
     (r"ngx_http_proxy_process|ngx_http_upstream_process_header|ngx_http_read_request", PARSING),
     (r"offramp_http::head|line::(encode|outbound)|ngx_http_write|ngx_http_header_filter|ngx_chain|ngx_output|ngx_.*send|_filter", WRITING),
     (r"ngx_http_proxy_create_request|ngx_linux_sendfile|ngx_unix_send|ngx_writev|ngx_readv|ngx_unix_recv", WRITING),

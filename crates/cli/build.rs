@@ -5,21 +5,33 @@
 //!
 //! GNU ld and lld can do this, by a linker script with `INSERT`. With any other linker, and wherever the trial below
 //! fails, the program is linked as usual.
+//!
+//! Functions with the same instructions are in the program once, where the linker can do that (lld, gold): generic code gives
+//! many. No code of Offramp compares addresses of functions, and Rust does not promise that they differ.
+
+#[path = "build/commit.rs"]
+mod commit;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
 
 const LIST: &str = "link-order.txt";
+/// Identical code folding.
+const FOLD: &str = "-Wl,--icf=all";
 
 fn main() {
     for name in ["build.rs", LIST] {
         println!("cargo::rerun-if-changed={name}");
     }
+    // 3 in the profile `release`, s in `dist`.
+    let is_release = matches!(env::var("OPT_LEVEL").as_deref(), Ok("3" | "s"));
+    let kind = if is_release { "release" } else { "development build" };
+    let target = env::var("TARGET").expect("cargo sets TARGET");
+    println!("cargo::rustc-env=OFFRAMP_BUILD={kind} for {target}");
+    commit::tell(is_release);
     // Development builds have other functions: what is inlined here is not inlined there.
-    if env::var("OPT_LEVEL").as_deref() != Ok("3")
-        || env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux")
-    {
+    if !is_release || env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
         return;
     }
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -30,6 +42,10 @@ fn main() {
     match links(&folder, &argument) {
         Ok(()) => println!("cargo::rustc-link-arg-bins={argument}"),
         Err(why) => println!("cargo::warning=functions stay where the linker puts them: {why}"),
+    }
+    // GNU ld cannot, and the program is only larger then: no warning.
+    if links(&folder, FOLD).is_ok() {
+        println!("cargo::rustc-link-arg-bins={FOLD}");
     }
 }
 

@@ -5,31 +5,31 @@
 
 use libfuzzer_sys::fuzz_target;
 use offramp_wire::client_hello::{ClientHello, Ja4, MAX_LOOK, is_grease, peek};
-use offramp_wire::{HelloFault, Step, sniff};
+use offramp_wire::{HelloFault, ParseStep, sniff};
 use rustls::server::{Accepted, Acceptor};
 
 fuzz_target!(|data: &[u8]| {
     let _ = sniff(data);
     let whole = peek(data);
     match &whole {
-        Step::Need(more) => assert!(*more > 0 && data.len() + more <= MAX_LOOK),
-        Step::Done { value, consumed } => {
+        ParseStep::Need(more) => assert!(*more > 0 && data.len() + more <= MAX_LOOK),
+        ParseStep::Done { value, consumed } => {
             assert_eq!(*consumed, 0);
             read_all(value);
         }
-        Step::Reject(fault) => assert!(!fault.to_string().is_empty()),
+        ParseStep::Reject(fault) => assert!(!fault.to_string().is_empty()),
     }
     for end in [data.len() / 2, data.len().saturating_sub(1)] {
         match peek(&data[..end]) {
-            Step::Need(_) => {}
+            ParseStep::Need(_) => {}
             verdict => assert_eq!(verdict, whole, "the first {end} bytes say otherwise"),
         }
     }
     let Some(accepted) = rustls_accepts(data) else { return };
     match &whole {
-        Step::Done { value, .. } => agree(value, &accepted),
+        ParseStep::Done { value, .. } => agree(value, &accepted),
         // rustls lets a warning alert pass before the hello, and has no bound on the number of records.
-        Step::Reject(HelloFault::UnexpectedRecord(21) | HelloFault::TooManyRecords) => {}
+        ParseStep::Reject(HelloFault::UnexpectedRecord(21) | HelloFault::TooManyRecords) => {}
         other => panic!("rustls accepts what is {other:?} here"),
     }
 });

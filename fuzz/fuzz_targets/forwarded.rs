@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use libfuzzer_sys::fuzz_target;
 use offramp_http::Authority;
-use offramp_http::forwarded::{Client, Element, MAX_HOPS, client, elements, x_forwarded_for};
+use offramp_http::forwarded::{Element, MAX_HOPS, OriginatingClient, client, elements, x_forwarded_for};
 use offramp_http::semantics::accept;
 
 fuzz_target!(|data: &[u8]| {
@@ -18,7 +18,7 @@ fuzz_target!(|data: &[u8]| {
     let ways: [Way<'_>; 2] = [client, x_forwarded_for];
     for way in ways {
         let nobody = way(values.clone(), peer, |_| false);
-        assert_eq!(nobody, Client { address: peer, hops: 0 });
+        assert_eq!(nobody, OriginatingClient { address: peer, hops: 0 });
         let private =
             way(values.clone(), peer, |address| matches!(address, IpAddr::V4(v4) if v4.is_private()));
         let all = way(values.clone(), peer, |_| true);
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 /// Either way of finding the client.
-type Way<'a> = fn(Vec<&'a [u8]>, IpAddr, fn(IpAddr) -> bool) -> Client;
+type Way<'a> = fn(Vec<&'a [u8]>, IpAddr, fn(IpAddr) -> bool) -> OriginatingClient;
 
 fn write_again(value: &[u8]) {
     let read: Vec<Element<'_>> = elements(value).map_while(Result::ok).collect();

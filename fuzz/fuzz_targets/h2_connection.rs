@@ -7,6 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use offramp_http::h2::connection::LINGERS;
 use offramp_http::h2::{Code, Config, Connection, Event, PREFACE, Reset};
 use offramp_http::head::{Fields, Request};
 
@@ -17,6 +18,7 @@ const CONFIG: Config = Config {
     stream_window: WINDOW,
     connection_window: 3 * WINDOW,
     shared_window: true,
+    growth: 2 * WINDOW,
     max_streams: 10,
     max_head: 4096,
 };
@@ -90,6 +92,11 @@ fn run(is_client: bool, bytes: &[u8], piece: usize) -> Outcome {
         connection.data(id, vec![0; n].into(), true);
         assert!(connection.forget(id, Code::CANCEL));
     }
+    // Streams whose request has not ended linger behind their response.
+    let queued = connection.output().len();
+    connection.output_moved(queued, &mut |_, _, _| {});
+    connection.end_lingering(0);
+    connection.end_lingering(LINGERS);
     assert_eq!(connection.open_streams(), 0);
     (all, end)
 }
@@ -118,7 +125,7 @@ fn put(came: &mut Came, event: Event<'_>) {
             let fields = trailers.unwrap_or_default();
             came.end = Some(fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect());
         }
-        Event::Writable => {}
+        Event::Writable | Event::Stalled(_) => {}
         Event::Reset(reset) => came.reset = Some(reset),
     }
 }

@@ -6,7 +6,7 @@
 
 use httparse::{EMPTY_HEADER, Request as Oracle};
 use libfuzzer_sys::fuzz_target;
-use offramp_http::h1::{Guard, Limits, Outcome};
+use offramp_http::h1::{Guard, GuardOutcome, HeadLimits};
 use offramp_http::head::{Fields, Known, KnownSet, Request};
 
 const NAMES: [&str; 8] =
@@ -17,9 +17,9 @@ fuzz_target!(|data: &[u8]| {
     let Some((&count, rest)) = data.split_first() else { return };
     let edits = usize::from(count % 16) * 3;
     let Some((edits, text)) = rest.split_at_checked(edits) else { return };
-    let mut guard = Guard::new(Limits::default());
+    let mut guard = Guard::new(HeadLimits::default());
     let inspected = guard.inspect(text);
-    let Outcome::Head(accepted) = inspected.outcome else { return };
+    let GuardOutcome::Head(accepted) = inspected.outcome else { return };
     let mut request = Request::new();
     request.load(&accepted, &guard, &text[..inspected.pass]).unwrap();
     assert_eq!(request.fields.len(), usize::from(accepted.fields));

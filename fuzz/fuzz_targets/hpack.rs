@@ -7,8 +7,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use offramp_http::head::{FieldSection, Fields, Kind, Request};
-use offramp_http::hpack::{Decoder, Encoder, Indexing};
+use offramp_http::field::FieldClass;
+use offramp_http::head::{FieldSection, Fields, Request};
+use offramp_http::hpack::{HpackDecoder, HpackEncoder, Indexing};
 
 fuzz_target!(|data: &[u8]| {
     let Some((lengths, bytes)) = data.split_first_chunk::<2>() else { return };
@@ -20,7 +21,8 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn connection(blocks: [&[u8]; 3], most: usize) {
-    let (mut decoder, mut encoder, mut again) = (Decoder::new(most), Encoder::new(), Decoder::new(most));
+    let (mut decoder, mut encoder, mut again) =
+        (HpackDecoder::new(most), HpackEncoder::new(), HpackDecoder::new(most));
     encoder.limit(most);
     for block in blocks {
         let fields = match read(&mut decoder, block) {
@@ -43,14 +45,14 @@ fn connection(blocks: [&[u8]; 3], most: usize) {
 }
 
 /// A block's fields, of which a short block can have many large ones: none beyond 64 KiB are kept.
-fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, offramp_http::HpackFault> {
+fn read(decoder: &mut HpackDecoder, block: &[u8]) -> Result<Vec<Field>, offramp_http::HpackFault> {
     let (mut fields, mut total) = (Vec::new(), 0);
     let mut section = FieldSection::new(Fields::new(), HEAD);
     decoder.decode(block, |field| {
         let (name, value) = (field.name(), field.value());
         assert_eq!(field.size(), name.len() + value.len() + 32);
         assert_eq!(field.line(), [name, b": ", value, b"\r\n"].concat());
-        assert_eq!(field.kind(), Kind::of(name, value));
+        assert_eq!(field.kind(), FieldClass::of(name, value));
         total += field.size();
         if total <= 65_536 {
             fields.push(Field(name.to_vec(), value.to_vec()));

@@ -8,7 +8,7 @@
 use httparse::{EMPTY_HEADER, Status};
 use libfuzzer_sys::fuzz_target;
 use offramp_http::Http1Fault;
-use offramp_http::h1::{Framing, Guard, Limits, Outcome, Phase, RequestHead, Version};
+use offramp_http::h1::{Guard, GuardOutcome, HeadLimits, Http1Version, Phase, RequestFraming, RequestHead};
 
 /// How long the pieces are.
 const PIECES: [usize; 8] = [1, 2, 3, 7, 16, 33, 100, 1000];
@@ -16,10 +16,10 @@ const PIECES: [usize; 8] = [1, 2, 3, 7, 16, 33, 100, 1000];
 fuzz_target!(|data: &[u8]| {
     let Some((&choice, stream)) = data.split_first() else { return };
     let mut limits = match choice >> 3 & 3 {
-        0 => Limits { head: 120, target: 20, fields: 4, connect: false },
+        0 => HeadLimits { head: 120, target: 20, fields: 4, connect: false },
         // The bound of the target is behind that of the head.
-        1 => Limits { head: 60, target: 80, fields: 100, connect: false },
-        _ => Limits::default(),
+        1 => HeadLimits { head: 60, target: 80, fields: 100, connect: false },
+        _ => HeadLimits::default(),
     };
     limits.connect = choice & 0x20 != 0;
     let switches = choice & 0x40 != 0;
@@ -35,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
 #[derive(Debug, PartialEq, Default)]
 struct Story {
     requests: Vec<Request>,
-    end: Option<Outcome>,
+    end: Option<GuardOutcome>,
     passed: usize,
 }
 
@@ -48,7 +48,7 @@ struct Request {
     end: Option<usize>,
 }
 
-fn feed(stream: &[u8], limits: Limits, piece: usize, switches: bool) -> Story {
+fn feed(stream: &[u8], limits: HeadLimits, piece: usize, switches: bool) -> Story {
     let mut guard = Guard::new(limits);
     let mut story = Story::default();
     let mut end = 0;
@@ -60,23 +60,23 @@ fn feed(stream: &[u8], limits: Limits, piece: usize, switches: bool) -> Story {
             story.passed += inspected.pass;
             assert!(story.passed <= end);
             match inspected.outcome {
-                Outcome::Wait => break,
-                Outcome::Head(head) => {
+                GuardOutcome::Wait => break,
+                GuardOutcome::Head(head) => {
                     let ended = head.framing.is_empty().then_some(story.passed);
                     if head.switches && switches {
-                        guard.switched()
+                        guard.switched();
                     } else {
-                        guard.stayed()
+                        guard.stayed();
                     }
                     story.requests.push(Request { start, head, body: story.passed, end: ended });
                 }
-                Outcome::End => {
+                GuardOutcome::End => {
                     let request = story.requests.last_mut().expect("something ended that had begun");
                     request.end = Some(story.passed);
                 }
                 last => {
                     assert!(guard.phase() == Phase::Over);
-                    if let Outcome::Refused(fault) = &last {
+                    if let GuardOutcome::Refused(fault) = &last {
                         assert!(Http1Fault::ALL.contains(fault));
                         assert!(matches!(fault.status(), 400 | 414 | 431 | 501 | 505));
                     }
@@ -101,7 +101,7 @@ fn agree(stream: &[u8], request: &Request) {
     assert_eq!(request.start + length, request.body);
     assert_eq!(read.method.map(str::as_bytes), Some(&bytes[told.method.clone()]));
     assert_eq!(read.path.map(str::as_bytes), Some(&bytes[told.target.clone()]));
-    assert_eq!(read.version, Some(u8::from(told.version == Version::Http11)));
+    assert_eq!(read.version, Some(u8::from(told.version == Http1Version::Http11)));
     assert_eq!(read.headers.len(), usize::from(told.fields));
     let values = |name: &str| -> Vec<&[u8]> {
         read.headers
@@ -112,25 +112,25 @@ fn agree(stream: &[u8], request: &Request) {
     };
     assert_eq!(values("host"), told.host.clone().map(|place| &bytes[place]).into_iter().collect::<Vec<_>>());
     let framing = match (&values("transfer-encoding")[..], &values("content-length")[..]) {
-        ([], []) => Framing::None,
-        ([coding], []) if coding.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
+        ([], []) => RequestFraming::None,
+        ([coding], []) if coding.eq_ignore_ascii_case(b"chunked") => RequestFraming::Chunked,
         ([], [length]) => {
             let length = std::str::from_utf8(length).ok().and_then(|length| length.parse().ok());
-            Framing::Length(length.expect("a length that passed is a number"))
+            RequestFraming::Length(length.expect("a length that passed is a number"))
         }
         other => panic!("{other:?} passed"),
     };
     assert_eq!(framing, told.framing);
     let end = match framing {
-        Framing::None => Some(request.body),
-        Framing::Length(length) => {
+        RequestFraming::None => Some(request.body),
+        RequestFraming::Length(length) => {
             usize::try_from(length).ok().and_then(|length| request.body.checked_add(length))
         }
-        Framing::Chunked => chunked(&stream[request.body..]).map(|length| request.body + length),
+        RequestFraming::Chunked => chunked(&stream[request.body..]).map(|length| request.body + length),
     };
     match request.end {
         Some(told) => assert_eq!(Some(told), end),
-        None => assert!(framing == Framing::Chunked || end.is_none_or(|end| end > stream.len())),
+        None => assert!(framing == RequestFraming::Chunked || end.is_none_or(|end| end > stream.len())),
     }
 }
 

@@ -6,17 +6,18 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use offramp_analytics::format::{LogFormat, NAMES};
+use offramp_analytics::format::{InputFormat, NAMES};
 use offramp_analytics::parse_error::Rejection;
 
-static FORMATS: LazyLock<Vec<LogFormat>> = LazyLock::new(|| {
-    let named = NAMES.iter().map(|name| LogFormat::named(name).unwrap());
+static FORMATS: LazyLock<Vec<InputFormat>> = LazyLock::new(|| {
+    let named = NAMES.iter().map(|name| InputFormat::named(name).unwrap());
     let nginx = [
         r#"$remote_addr [$time_iso8601] $scheme://$host$request_uri "$request_method" $status $upstream_response_time"#,
         r#"log_format x escape=none '$msec|$http_x_forwarded_for|"$http_user_agent"'"#,
     ];
-    let nginx = nginx.into_iter().map(|format| LogFormat::nginx(format).unwrap());
-    let regex = LogFormat::regex(r"(?P<time>[^ ]*) (?P<client>\S*) (?P<request>.*) (?P<host>\S+)$").unwrap();
+    let nginx = nginx.into_iter().map(|format| InputFormat::nginx(format).unwrap());
+    let regex =
+        InputFormat::regex(r"(?P<time>[^ ]*) (?P<client>\S*) (?P<request>.*) (?P<host>\S+)$").unwrap();
     named.chain(nginx).chain([regex]).collect()
 });
 
@@ -26,12 +27,12 @@ fuzz_target!(|data: &[u8]| {
     }
     // The first line as a format, the rest as a line of it.
     let Some(end) = data.iter().position(|byte| *byte == b'\n') else { return };
-    if let Ok(Ok(format)) = std::str::from_utf8(&data[..end]).map(LogFormat::nginx) {
+    if let Ok(Ok(format)) = std::str::from_utf8(&data[..end]).map(InputFormat::nginx) {
         check(&format, &data[end + 1..]);
     }
 });
 
-fn check(format: &LogFormat, line: &[u8]) {
+fn check(format: &InputFormat, line: &[u8]) {
     let (mut one, mut other) = (format.parser(0), format.parser(0));
     match one.parse(line) {
         Ok(Some(entry)) => {

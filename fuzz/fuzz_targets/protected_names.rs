@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 use http::{HeaderName, HeaderValue};
 use libfuzzer_sys::fuzz_target;
-use offramp_http::h1::{is_ambiguous, is_name};
+use offramp_http::field::is_name;
+use offramp_http::h1::is_ambiguous;
 use offramp_http::head::{Fields, Known};
 use offramp_http::semantics::protected::{
     clean_request_trailers, clean_trailer_names, drop_claims, drop_lookalikes, is_claim,

@@ -5,26 +5,27 @@
 
 use libfuzzer_sys::fuzz_target;
 use offramp_wire::proxy::{
-    Addresses, Command, Endpoint, Header, MAX_HEADER, MAX_V1, Outbound, Version, parse,
+    Header, MAX_HEADER, MAX_V1, OutboundHeader, ProxyAddresses, ProxyCommand, ProxyEndpoint,
+    ProxyHeaderVersion, parse,
 };
-use offramp_wire::{ProxyFault, Step};
+use offramp_wire::{ParseStep, ProxyFault};
 
 fuzz_target!(|data: &[u8]| {
     let whole = parse(data);
     match &whole {
-        Step::Need(more) => assert!(*more > 0 && data.len() + more <= MAX_HEADER),
-        Step::Done { value, consumed } => {
+        ParseStep::Need(more) => assert!(*more > 0 && data.len() + more <= MAX_HEADER),
+        ParseStep::Done { value, consumed } => {
             assert!(*consumed <= data.len());
-            assert!(*consumed <= if value.version == Version::V1 { MAX_V1 } else { MAX_HEADER });
+            assert!(*consumed <= if value.version == ProxyHeaderVersion::V1 { MAX_V1 } else { MAX_HEADER });
             // What follows the header has no part in it.
             assert_eq!(parse(&data[..*consumed]), whole);
             write_again(value);
         }
-        Step::Reject(fault) => assert!(!fault.to_string().is_empty()),
+        ParseStep::Reject(fault) => assert!(!fault.to_string().is_empty()),
     }
     for end in [data.len() / 2, data.len().saturating_sub(1)] {
         match parse(&data[..end]) {
-            Step::Need(_) => {}
+            ParseStep::Need(_) => {}
             verdict => assert_eq!(verdict, whole, "the first {end} bytes say otherwise"),
         }
     }
@@ -32,13 +33,17 @@ fuzz_target!(|data: &[u8]| {
 
 fn write_again(header: &Header<'_>) {
     let (source, destination) = match header.addresses {
-        Addresses::Unspec => return,
-        Addresses::Tcp { source, destination } => (Endpoint::Inet(source), Endpoint::Inet(destination)),
-        Addresses::Unix { source, destination } => (Endpoint::Unix(source), Endpoint::Unix(destination)),
+        ProxyAddresses::Unspec => return,
+        ProxyAddresses::Tcp { source, destination } => {
+            (ProxyEndpoint::Inet(source), ProxyEndpoint::Inet(destination))
+        }
+        ProxyAddresses::Unix { source, destination } => {
+            (ProxyEndpoint::Unix(source), ProxyEndpoint::Unix(destination))
+        }
     };
     let mut plain = None;
     for crc32c in [false, true] {
-        let outbound = Outbound {
+        let outbound = OutboundHeader {
             source,
             destination,
             alpn: header.tlvs.alpn(),
@@ -51,7 +56,7 @@ fn write_again(header: &Header<'_>) {
         outbound.encode_v2(&mut out);
         assert!(out.len() <= MAX_HEADER);
         let again = read(&out);
-        assert_eq!((again.version, again.command), (Version::V2, Command::Proxy));
+        assert_eq!((again.version, again.command), (ProxyHeaderVersion::V2, ProxyCommand::Proxy));
         assert!(same(again.addresses, header.addresses));
         // A checksum that was not there may be what is too much: something else is left out for it.
         if *plain.get_or_insert(out.len()) + 7 > MAX_HEADER {
@@ -63,29 +68,30 @@ fn write_again(header: &Header<'_>) {
         assert_eq!(again.tlvs.tls(), header.tlvs.tls());
         let last = out.len() - 1;
         out[last] ^= 1;
-        assert!(!crc32c || parse(&out) == Step::Reject(ProxyFault::ChecksumMismatch));
+        assert!(!crc32c || parse(&out) == ParseStep::Reject(ProxyFault::ChecksumMismatch));
     }
     let mut out = Vec::new();
-    Outbound::new(source, destination).encode_v1(&mut out);
+    OutboundHeader::new(source, destination).encode_v1(&mut out);
     let again = read(&out).addresses;
-    assert!(again == Addresses::Unspec || same(again, header.addresses));
+    assert!(again == ProxyAddresses::Unspec || same(again, header.addresses));
 }
 
 fn read(bytes: &[u8]) -> Header<'_> {
     match parse(bytes) {
-        Step::Done { value, consumed } if consumed == bytes.len() => value,
+        ParseStep::Done { value, consumed } if consumed == bytes.len() => value,
         other => panic!("{other:?} from what was written here"),
     }
 }
 
 /// Whether the addresses are the same, mapped IPv4 being IPv4.
-fn same(left: Addresses<'_>, right: Addresses<'_>) -> bool {
+fn same(left: ProxyAddresses<'_>, right: ProxyAddresses<'_>) -> bool {
     match (left, right) {
-        (Addresses::Tcp { source: a, destination: b }, Addresses::Tcp { source: c, destination: d }) => {
-            [(a, c), (b, d)].iter().all(|(one, other)| {
-                one.ip().to_canonical() == other.ip().to_canonical() && one.port() == other.port()
-            })
-        }
+        (
+            ProxyAddresses::Tcp { source: a, destination: b },
+            ProxyAddresses::Tcp { source: c, destination: d },
+        ) => [(a, c), (b, d)].iter().all(|(one, other)| {
+            one.ip().to_canonical() == other.ip().to_canonical() && one.port() == other.port()
+        }),
         _ => left == right,
     }
 }

@@ -8,8 +8,8 @@
 use libfuzzer_sys::fuzz_target;
 use offramp_record::aead::Library;
 use offramp_record::{
-    Choice, ContentType, Event, KeyMaterial, MAX_PLAINTEXT, Opener, Sealer, Span, Suite, Version,
-    whole_record,
+    ContentType, KeyMaterial, LibraryChoice, MAX_PLAINTEXT, Opener, PlaintextSpan, RecordEvent, Sealer,
+    Suite, Version, whole_record,
 };
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
@@ -25,8 +25,8 @@ fuzz_target!(|data: &[u8]| {
         suite: Suite::ALL[usize::from(script.byte()) % Suite::ALL.len()],
     };
     let libraries = script.byte();
-    let sealing = Choice::always(Library::ALL[usize::from(libraries & 1)]);
-    let opening = Choice::always(Library::ALL[usize::from(libraries >> 1 & 1)]);
+    let sealing = LibraryChoice::always(Library::ALL[usize::from(libraries & 1)]);
+    let opening = LibraryChoice::always(Library::ALL[usize::from(libraries >> 1 & 1)]);
     let most_spans = 1 + usize::from(script.byte() % 64);
     let pieces = usize::from(script.byte());
     let mut sent = Sent::default();
@@ -259,13 +259,13 @@ impl Sender {
 }
 
 /// Opens the wire as it comes in pieces, and holds what comes out against what was sealed.
-fn receive(keys: Keys, choice: &Choice, sent: &Sent, most_spans: usize, pieces: usize) {
+fn receive(keys: Keys, choice: &LibraryChoice, sent: &Sent, most_spans: usize, pieces: usize) {
     let mut receiver = Receiver {
         keys,
         opener: Opener::new(&keys.material(0, 0), choice),
         generation: 0,
         buffer: Vec::new(),
-        spans: vec![Span::default(); most_spans],
+        spans: vec![PlaintextSpan::default(); most_spans],
         delivered: Vec::new(),
     };
     let piece = PIECES[pieces % PIECES.len()];
@@ -290,7 +290,7 @@ struct Receiver {
     opener: Opener,
     generation: u8,
     buffer: Vec<u8>,
-    spans: Vec<Span>,
+    spans: Vec<PlaintextSpan>,
     delivered: Vec<u8>,
 }
 
@@ -309,20 +309,20 @@ impl Receiver {
             }
             self.buffer.drain(..opened.consumed);
             match opened.event {
-                Event::Full => assert_eq!(opened.spans, self.spans.len()),
-                Event::NeedMore(missing) => {
+                RecordEvent::Full => assert_eq!(opened.spans, self.spans.len()),
+                RecordEvent::NeedMore(missing) => {
                     assert!(missing > 0 && whole_record(&self.buffer).is_none());
                     return false;
                 }
-                Event::KeyUpdate { .. } => {
+                RecordEvent::KeyUpdate { .. } => {
                     assert!(self.keys.version == Version::Tls13);
                     self.generation = self.generation.wrapping_add(1);
                     self.opener.rekey(&self.keys.material(self.generation, 0));
                 }
-                Event::Tickets => panic!("only a client gets tickets"),
-                Event::RefuseRenegotiation => assert!(self.keys.version == Version::Tls12),
-                Event::CloseNotify | Event::PeerAlert(_) => return true,
-                Event::Fault(fault) => {
+                RecordEvent::Tickets => panic!("only a client gets tickets"),
+                RecordEvent::RefuseRenegotiation => assert!(self.keys.version == Version::Tls12),
+                RecordEvent::CloseNotify | RecordEvent::PeerAlert(_) => return true,
+                RecordEvent::Fault(fault) => {
                     assert!(!fault.to_string().is_empty());
                     self.nothing_follows();
                     return true;
@@ -336,7 +336,7 @@ impl Receiver {
         while !self.buffer.is_empty() {
             let opened = self.opener.open(&mut self.buffer, &mut self.spans);
             assert_eq!(opened.spans, 0, "data behind a fault");
-            assert!(matches!(opened.event, Event::Fault(_) | Event::NeedMore(_)));
+            assert!(matches!(opened.event, RecordEvent::Fault(_) | RecordEvent::NeedMore(_)));
             if opened.consumed == 0 {
                 break;
             }

@@ -19,17 +19,19 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use libfuzzer_sys::fuzz_target;
-use offramp_http::h1::{Form, Framing, Guard, Limits as GuardLimits, Outcome};
+use offramp_config::model::{PlainRules, Size};
+use offramp_http::h1::{Guard, GuardOutcome, HeadLimits, RequestFraming, TargetForm};
 use offramp_net::{Address, listen};
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
 use offramp_proxy::{
-    AcceptorId, Access, Action, Admission, AuthClass, Challenges, ClientTable, Command, Current, Demand,
-    HeaderPolicy, Held, Http, HttpLimits, HttpRoute, HttpTls, Lateness, Limits, Listener, Match,
-    PathHandling, PathMatch, Paths, Pressure, Proxy, Refusals, Respond, Rewrite, Route, Rule, Shared,
-    Snapshot, Table, Target, To, Worker, WorkerHandle,
+    AcceptorId, Access, Action, AuthClass, Challenges, ClientLimits, ClientTable, ConnectionLimit, Current,
+    Demand, Detours, HeaderPolicy, Http, HttpRoute, HttpTls, Lateness, Listener, Match, PathHandling,
+    PathMatch, Paths, Pressure, Proxy, Refusals, RequestLimits, Respond, Rewrite, Route, RouteBackends,
+    RouteRule, RouteTable, SharedResources, Snapshot, StreamMemory, Target, Worker, WorkerCommand,
+    WorkerHandle,
 };
 use offramp_record::aead::Library;
-use offramp_record::{Choice, RecordSize};
+use offramp_record::{LibraryChoice, RecordSize};
 use offramp_upstream::{Backend, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -109,7 +111,7 @@ struct Seen {
 /// What lives on from one input to the next.
 struct Stage {
     runtime: Runtime,
-    door: PathBuf,
+    front: PathBuf,
     backlog: StdListener,
     worker: WorkerHandle,
     _counters: Counters,
@@ -150,18 +152,18 @@ impl Stage {
     fn build() -> Self {
         let directory = std::env::temp_dir().join(format!("offramp-fuzz-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("there is a place for sockets");
-        let (door, app) = (directory.join("door"), directory.join("app"));
+        let (front, app) = (directory.join("front"), directory.join("app"));
         let _ = std::fs::remove_file(&app);
         let backlog = StdListener::bind(&app).expect("a socket for the server");
         backlog.set_nonblocking(true).expect("a socket that does not block");
         let settings = FlusherSettings::new(1, Output::None, EventFormat::Json, Log::silent());
         let (flusher, mut senders) = Flusher::start(settings).expect("a thread for events");
         let (counters, mut own) = Counters::new(1);
-        let shared = Shared {
+        let shared = SharedResources {
             current: Current::new(snapshot(app)),
-            admission: Admission::new(),
+            admission: ConnectionLimit::new(),
             clients: ClientTable::new(Instant::now()),
-            held: Held::new(),
+            held: StreamMemory::new(),
             pressure: Pressure::new(),
             late: Lateness::new(),
             refusals: Refusals::new(Log::silent()),
@@ -170,11 +172,13 @@ impl Stage {
             logins: offramp_proxy::credentials::Logins::new(),
             log: Log::silent(),
         };
-        let worker = Worker::start(0, None, own.remove(0), senders.remove(0), shared, 7).expect("a worker");
-        let fd = listen::open(&Address::Unix(door.clone()), 1).expect("a socket for the worker").remove(0);
-        worker.send(Command::Listen { id: AcceptorId(0), listener: "door".into(), fd });
+        let (counters_of_worker, events) = (own.remove(0), senders.remove(0));
+        let worker = Worker { index: 0, core: None, counters: counters_of_worker, events, shared, seed: 7 };
+        let worker = worker.start().expect("a worker");
+        let fd = listen::open(&Address::Unix(front.clone()), 1).expect("a socket for the worker").remove(0);
+        worker.send(WorkerCommand::Listen { id: AcceptorId(0), listener: "front".into(), fd });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a loop");
-        Self { runtime, door, backlog, worker, _counters: counters, _flusher: flusher }
+        Self { runtime, front, backlog, worker, _counters: counters, _flusher: flusher }
     }
 
     /// Has a client send `stream`, and end; what it gets.
@@ -205,7 +209,7 @@ impl Stage {
             }
         };
         let got = tokio::select! {
-            got = client(StdStream::connect(&self.door), stream, manner, model) => got,
+            got = client(StdStream::connect(&self.front), stream, manner, model) => got,
             () = accepting => panic!("the server's socket broke"),
         };
         // Connections that nobody has accepted yet would be taken for those of the next input.
@@ -227,7 +231,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        if let Some(directory) = self.door.parent() {
+        if let Some(directory) = self.front.parent() {
             // What is left behind is two sockets.
             let _ = std::fs::remove_dir_all(directory);
         }
@@ -284,7 +288,7 @@ async fn client(
 /// Serves a connection of the worker until the worker ends it.
 async fn serve(mut stream: UnixStream, mut over: watch::Receiver<bool>, seen: Rc<RefCell<Seen>>) {
     let mut held = Vec::new();
-    let mut open: Option<(usize, Framing, Option<Answer>)> = None;
+    let mut open: Option<(usize, RequestFraming, Option<Answer>)> = None;
     let mut mute = false;
     // Whether other bytes than requests are to be expected.
     let mut opaque = false;
@@ -380,17 +384,17 @@ async fn say(stream: &mut UnixStream, seen: &RefCell<Seen>, answer: Answer) -> b
 
 /// The requests that the guard finds, where no protocol is changed, and whether HTTP/2 follows.
 fn model(stream: &[u8]) -> (Vec<Request>, bool) {
-    let mut guard = Guard::new(GuardLimits::default());
-    let (mut requests, mut at) = (Vec::<(Request, Framing, Vec<u8>)>::new(), 0);
+    let mut guard = Guard::new(HeadLimits::default());
+    let (mut requests, mut at) = (Vec::<(Request, RequestFraming, Vec<u8>)>::new(), 0);
     let http2 = loop {
         let inspected = guard.inspect(&stream[at..]);
         let passed = &stream[at..at + inspected.pass];
         at += inspected.pass;
-        if let Outcome::Head(head) = inspected.outcome {
+        if let GuardOutcome::Head(head) = inspected.outcome {
             guard.stayed();
             let request = Request {
                 method: passed[head.method].to_vec(),
-                target: (head.form != Form::Absolute).then(|| passed[head.target].to_vec()),
+                target: (head.form != TargetForm::Absolute).then(|| passed[head.target].to_vec()),
                 id: Vec::new(),
                 content: Vec::new(),
                 whole: false,
@@ -402,11 +406,11 @@ fn model(stream: &[u8]) -> (Vec<Request>, bool) {
             raw.extend_from_slice(passed);
         }
         match inspected.outcome {
-            Outcome::End => {}
-            outcome => break outcome == Outcome::Http2,
+            GuardOutcome::End => {}
+            outcome => break outcome == GuardOutcome::Http2,
         }
     };
-    let known = |(mut request, framing, raw): (Request, Framing, Vec<u8>)| {
+    let known = |(mut request, framing, raw): (Request, RequestFraming, Vec<u8>)| {
         let (content, end) = content(&raw, framing);
         request.content = content;
         request.whole = end.is_some();
@@ -450,13 +454,10 @@ fn snapshot(app: PathBuf) -> Snapshot {
             xfcc: false,
             headers: HeaderPolicy::default(),
             upgrade: ["websocket".into()].into(),
-            hsts: None,
-            max_body,
+            plain: PlainRules { max_body, ..PlainRules::default() },
+            connect_timeout: None,
+            detours: Detours::default(),
             error_pages: None,
-            maintenance: None,
-            limits: offramp_proxy::RouteLimits::default(),
-            rewrites: None,
-            redirects: None,
             compress: None,
             mirror: None,
             bandwidth: None,
@@ -466,7 +467,7 @@ fn snapshot(app: PathBuf) -> Snapshot {
     };
     let proxied = || {
         Action::Proxy(Proxy {
-            to: To::Backend(0),
+            to: RouteBackends::Backend(0),
             send_proxy: None,
             rewrite: Rewrite::Keep,
             paths: PathHandling::default(),
@@ -476,25 +477,12 @@ fn snapshot(app: PathBuf) -> Snapshot {
     let http = Http {
         routes: Paths::new(vec![
             route("/", proxied(), None),
-            route("/small", proxied(), Some(SMALL)),
+            route("/small", proxied(), Some(Size::new(SMALL))),
             route("/said", Action::Respond(respond), None),
         ]),
         trusted_proxies: Vec::new(),
         via: true,
-        limits: HttpLimits {
-            request_header_timeout: NEVER,
-            request_body_timeout: NEVER,
-            min_body_rate: 0,
-            keepalive_timeout: NEVER,
-            request_headers: GuardLimits::default().fields.into(),
-            request_header_size: GuardLimits::default().head,
-            request_target_size: GuardLimits::default().target,
-            requests_per_client: None,
-            streams: 100,
-            memory: 256 << 20,
-            file_cache: 0,
-            compression_memory: 0,
-        },
+        limits: http_limits(),
         error_pages: None,
     };
     let target = Target::Http(HttpTls {
@@ -504,40 +492,61 @@ fn snapshot(app: PathBuf) -> Snapshot {
         client_auth: AuthClass::default(),
     });
     let to = Route {
-        name: "door".into(),
+        name: "front".into(),
         target,
         deny_ja4: Arc::default(),
         addresses: None,
         bandwidth: None,
         log_one_in: NonZeroU32::MIN,
     };
-    let routes = Table::new(vec![Rule { matches: Match::default(), to }]);
+    let routes = RouteTable::new(vec![RouteRule { matches: Match::default(), to }]);
     let listener = Listener {
-        name: "door".into(),
+        name: "front".into(),
         accept_proxy: Vec::new(),
         addresses: None,
         tls: None,
         routes,
         http: Some(http),
     };
-    let server = Server { name: "app".into(), target: offramp_upstream::Target::Fixed(Address::Unix(app)) };
+    let server =
+        Server { name: "app".into(), target: offramp_upstream::UpstreamAddress::Fixed(Address::Unix(app)) };
     Snapshot {
         generation: 1,
-        listeners: [("door".into(), Arc::new(listener))].into(),
+        listeners: [("front".into(), Arc::new(listener))].into(),
         sockets: std::collections::HashMap::new(),
         backends: vec![Arc::new(Backend::new("app", [server.into()]))],
-        limits: Limits {
+        limits: ClientLimits {
             connections: 1000,
             connections_per_client: 1000,
             handshakes_per_client: None,
             bandwidth_per_client: None,
             handshake_timeout: NEVER,
-            connect_timeout: NEVER,
             idle_timeout: NEVER,
+            max_age: None,
+            max_age_grace: NEVER,
         },
         record_size: RecordSize::Adaptive,
-        choice: Choice::always(Library::Ring),
+        choice: LibraryChoice::always(Library::Ring),
         bandwidths: offramp_proxy::Bandwidths::default(),
         tracing: None,
+    }
+}
+
+/// Bounds behind which nothing ends.
+fn http_limits() -> RequestLimits {
+    RequestLimits {
+        request_header_timeout: NEVER,
+        request_body_timeout: NEVER,
+        min_body_rate: 0,
+        keepalive_timeout: NEVER,
+        request_headers: HeadLimits::default().fields.into(),
+        request_header_size: HeadLimits::default().head,
+        request_target_size: HeadLimits::default().target,
+        requests_per_client: None,
+        streams: 100,
+        memory: 256 << 20,
+        max_window: 8 << 20,
+        file_cache: 0,
+        compression_memory: 0,
     }
 }

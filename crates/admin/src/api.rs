@@ -1,27 +1,32 @@
-//! The API about the running process: what is asked, and which answer it gets.
+//! The API about the running process.
 //!
-//! | question | module |
-//! | --- | --- |
-//! | which path and method is what? | `operations`, from which the OpenAPI document (`openapi`) follows |
-//! | what may stand behind the `?`? | `query` |
-//! | what does the process tell of itself? | `read` |
-//! | what does it change? | `change`: a request to `control`, and nothing else |
-//! | what happens meanwhile? | `events` |
-//! | which connections are open, and how are some closed? | `connections` |
-//! | how does a configuration look in JSON? | `document` |
-//! | what is in a body in JSON? | `json` |
-//! | why was something refused? | `problem` |
+//! - `operations`: the table of paths and methods, from which `openapi` derives the OpenAPI document
+//! - `query`: parameters behind the `?`
+//! - `read`: the state of the process
+//! - `change`: requests to `control`, and nothing else
+//! - `events`: streams of events
+//! - `connections`: lists of open connections, and closing some
+//! - `document`: configurations in JSON
+//! - `ask`: questions that wait: `figures`, `logs`, `check`, `renew`, `notify`, `why`; `stream`, the streams of tasks
+//! - `problem`: refusals
 
+mod ask;
 mod change;
+mod check;
 mod connections;
 mod document;
 mod events;
-mod json;
+mod figures;
+mod logs;
+mod notify;
 mod openapi;
 mod operations;
 mod problem;
 mod query;
 mod read;
+mod renew;
+mod stream;
+mod why;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -35,25 +40,34 @@ use offramp_observe::timestamp::rfc3339_micros;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
-pub(crate) use events::Events;
-pub(crate) use operations::{Body, Found, Operation, find, nothing_at};
-pub(crate) use problem::Problem;
-use query::Query;
-use read::Read;
+use crate::query_pool::QueryPool;
+pub(crate) use operations::{Body, Operation, RoutedPath, find, nothing_at};
+pub use problem::ProblemDetails;
+use query::QueryParameters;
+use read::ReadOperation;
+use stream::EventStream;
 
-/// The running process.
+/// Access to the running process.
 #[derive(Clone)]
 pub struct Control {
-    /// Changes it.
+    /// The sender of change requests.
     handle: Handle,
-    /// Shows it.
+    /// The readable state of the process.
     view: View,
-    /// Places of those that watch what happens.
+    /// Limits the number of event streams.
     watchers: Arc<Semaphore>,
-    /// What they are told.
-    record: events::Record,
-    /// Turns true when they have to end.
+    /// The event history that streams share.
+    record: events::EventHistory,
+    /// Turns true when streams have to end.
     closes: Option<watch::Receiver<bool>>,
+    /// The readings that streams of figures share.
+    figures: figures::FigureSource,
+    /// Limits the number of streams of requests: each asks the store once a second.
+    tails: Arc<Semaphore>,
+    /// Limits the number of texts that are checked at a time.
+    trials: Arc<Semaphore>,
+    /// The log store.
+    queries: Option<Arc<QueryPool>>,
 }
 
 impl std::fmt::Debug for Control {
@@ -62,70 +76,91 @@ impl std::fmt::Debug for Control {
     }
 }
 
-/// What an operation is asked.
-pub(crate) struct Asked<'a> {
+/// A request for one operation.
+pub(crate) struct OperationRequest<'a> {
     pub(crate) operation: &'static Operation,
-    /// What the path has in the places of its parameters, in their order.
+    /// The values of the path's parameters in order.
     pub(crate) names: Vec<String>,
-    /// What stands behind the `?`.
+    /// The part behind the `?`.
     pub(crate) query: Option<&'a str>,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) by: Requester,
 }
 
-/// An answer that is no refusal.
-pub(crate) enum Answer {
-    /// A document.
+/// The successful result of an operation.
+pub(crate) enum OperationResult {
     Json(Value),
-    /// What came of a change, and the version that is in force afterwards.
+    /// The outcome of a change, and the version in force after it.
     Changed(Value, u64),
-    /// A configuration as its file has it.
+    /// A configuration in TOML.
     Toml(String),
-    /// Something was begun.
+    /// An operation that was started.
     Accepted(Value),
-    /// What happens from now on.
-    Events(Box<Events>),
+    /// A stream of events from now on.
+    Stream(EventStream),
 }
 
-/// The body of an answer.
-pub(crate) type Reply = Either<Full<Bytes>, Events>;
+/// The body of a response.
+pub(crate) type Reply = Either<Full<Bytes>, EventStream>;
 
 impl Control {
-    /// A process that is changed by `handle`, and shown by `view`.
+    /// Access by `handle` for changes, and by `view` for reading.
     #[must_use]
     pub fn new(handle: Handle, view: View) -> Self {
-        Self { handle, view, watchers: events::places(), record: events::Record::default(), closes: None }
+        Self {
+            handle,
+            view,
+            watchers: events::places(),
+            record: events::EventHistory::default(),
+            closes: None,
+            figures: figures::FigureSource::default(),
+            tails: Arc::new(Semaphore::new(4)),
+            trials: Arc::new(Semaphore::new(2)),
+            queries: None,
+        }
     }
 
-    /// Whoever watches is told of the end when this turns true.
+    /// Answers questions to this log store, too.
+    pub(crate) fn with_store(self, queries: Option<Arc<QueryPool>>) -> Self {
+        Self { queries, ..self }
+    }
+
+    /// Ends event streams when this turns true.
     pub(crate) fn until(self, closes: watch::Receiver<bool>) -> Self {
         Self { closes: Some(closes), ..self }
     }
 
-    /// Does what is asked.
-    pub(crate) async fn answer(&self, asked: Asked<'_>) -> Result<Response<Reply>, Problem> {
-        let query = Query::read(asked.query, asked.operation.query)?;
-        // The tag of what is read may be older than that, and never newer: a change with it is refused rather than made to
-        // what its author has not seen.
+    pub(crate) async fn answer(
+        &self,
+        asked: OperationRequest<'_>,
+    ) -> Result<Response<Reply>, ProblemDetails> {
+        let query = QueryParameters::read(asked.query, asked.operation.query)?;
+        // Read before the content, so the tag may be older than it but never newer: a change with this tag is
+        // refused rather than applied to a state that its author has not seen.
         let mut version = self.view.in_force().version;
         let answer = match asked.operation.call {
-            operations::Call::Read(Read::Connections) => Answer::Json(connections::page(self, &query).await?),
-            operations::Call::Read(Read::Connection) => Answer::Json(connections::one(self, &asked).await?),
-            operations::Call::Read(what) => read::answer(self, what, &asked, &query)?,
-            operations::Call::Change(what) => change::answer(self, what, &asked, &query).await?,
+            operations::OperationCall::Read(ReadOperation::Connections) => {
+                OperationResult::Json(connections::page(self, &query).await?)
+            }
+            operations::OperationCall::Read(ReadOperation::Connection) => {
+                OperationResult::Json(connections::one(self, &asked).await?)
+            }
+            operations::OperationCall::Read(what) => read::answer(self, what, &asked, &query)?,
+            operations::OperationCall::Ask(what) => ask::answer(self, what, &asked, &query).await?,
+            operations::OperationCall::Change(what) => change::answer(self, what, &asked, &query).await?,
         };
         let (status, kind, text) = match answer {
-            Answer::Json(value) => (StatusCode::OK, JSON, value.to_string()),
-            Answer::Changed(value, changed) => {
+            OperationResult::Json(value) => (StatusCode::OK, JSON, value.to_string()),
+            OperationResult::Changed(value, changed) => {
                 version = changed;
                 (StatusCode::OK, JSON, value.to_string())
             }
-            Answer::Toml(text) => (StatusCode::OK, TOML, text),
-            Answer::Accepted(value) => (StatusCode::ACCEPTED, JSON, value.to_string()),
-            Answer::Events(events) => {
+            OperationResult::Toml(text) => (StatusCode::OK, TOML, text),
+            OperationResult::Accepted(value) => (StatusCode::ACCEPTED, JSON, value.to_string()),
+            OperationResult::Stream(events) => {
                 let response = respond(StatusCode::OK, "text/event-stream", String::new());
-                return Ok(response.map(|_| Either::Right(*events)));
+                return Ok(response.map(|_| Either::Right(events)));
             }
         };
         let mut response = respond(status, kind, text).map(Either::Left);
@@ -135,7 +170,8 @@ impl Control {
         Ok(response)
     }
 
-    /// The entity tag of a configuration: its version, and the start of the process, as versions begin anew with it.
+    /// The entity tag of a configuration: its version and the start of the process, since versions restart
+    /// with it.
     fn tag(&self, version: u64) -> String {
         format!("\"{:x}-{version}\"", self.start())
     }
@@ -145,9 +181,8 @@ impl Control {
         began.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
     }
 
-    /// The version that the client expects, by its `If-Match` (RFC 9110 §13.1.1); 0, which never is, for that of another
-    /// process.
-    fn expected(&self, headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    /// The version in `If-Match` (RFC 9110 §13.1.1); 0, which never exists, for a tag of another process.
+    fn expected(&self, headers: &HeaderMap) -> Result<Option<u64>, ProblemDetails> {
         let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
         let text = value.to_str().unwrap_or_default().trim();
         if text == "*" {
@@ -156,7 +191,9 @@ impl Control {
         let tag = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         let parts = tag.and_then(|tag| tag.split_once('-'));
         let Some((start, version)) = parts else {
-            return Err(Problem::wrong("If-Match takes one tag as an ETag has it, such as \"18c9-7\", or *"));
+            return Err(ProblemDetails::wrong(
+                "If-Match takes one tag as an ETag has it, such as \"18c9-7\", or *",
+            ));
         };
         let same = start == format!("{:x}", self.start());
         Ok(Some(version.parse().ok().filter(|_| same).unwrap_or(0)))

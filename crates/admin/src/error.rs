@@ -1,16 +1,16 @@
-//! What can go wrong with the admin interface as a whole. What is wrong with one request is in `refusal`.
+//! Errors of the admin interface as a whole. Those of single requests are in `refusal`.
 
 use std::fmt;
 use std::io;
 
-use offramp_net::Address;
+use offramp_net::{Address, port_holder};
 
-/// An error of this crate.
+/// A failure to start the admin interface.
 #[derive(Debug)]
 pub enum Error {
-    /// The address cannot be listened on.
+    /// Listening on the address failed.
     Listen(Address, io::Error),
-    /// The system has no thread or event loop for it.
+    /// The thread or its event loop could not be created.
     Thread(io::Error),
 }
 
@@ -37,12 +37,10 @@ impl std::error::Error for Error {
     }
 }
 
-/// What to do about an address that cannot be listened on.
+/// Advice for an address that cannot be listened on.
 fn advice(address: &Address, error: &io::Error) -> String {
     match (address, error.kind()) {
-        (Address::Tcp(tcp), io::ErrorKind::AddrInUse) => {
-            format!("see who has it with `ss -ltnp 'sport = :{}'`, or choose another port", tcp.port())
-        }
+        (Address::Tcp(tcp), io::ErrorKind::AddrInUse) => port_holder::advice(tcp.port()),
         (Address::Tcp(_), io::ErrorKind::PermissionDenied) => "choose a port above 1023".to_owned(),
         (Address::Unix(_), io::ErrorKind::PermissionDenied) => {
             "the user that Offramp runs as must be able to write to the directory".to_owned()

@@ -1,8 +1,8 @@
 //! The data source for Grafana: the protocol of its "JSON" plugins, answered from the log store.
 //!
-//! Two plugins speak it: `grafana-simple-json-datasource`, and its successor `simpod-json-datasource`, which asks
-//! `/metrics` instead of `/search`. Both are answered alike. What may be asked is in `target`, how it is asked in
-//! `parameters`, how time is divided in `buckets`. Nothing here changes the store.
+//! Two plugins use it: `grafana-simple-json-datasource`, and its successor `simpod-json-datasource`, which
+//! requests `/metrics` instead of `/search`. Both are served alike. `target` has the subjects of queries,
+//! `parameters` their details, `buckets` the division of time. All of it is read-only.
 
 mod annotations;
 mod answer;
@@ -19,34 +19,43 @@ use hyper::Method;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::desk::Asking;
-use crate::refusal::Refusal;
+use crate::query_pool::StoreSession;
+use crate::refusal::PlainRefusal;
 
-/// What is asked, by path.
+/// The path of the data source for Grafana.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Call {
-    /// Whether the source works.
+pub enum Mount {
+    /// Below `/grafana`, beside other paths.
+    Grafana,
+    /// At `/`, without any other path.
+    Root,
+}
+
+/// The operations of the protocol, by path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GrafanaCall {
+    /// The health check of the data source.
     Health,
     /// Names of targets, or values for a variable.
     Search,
-    /// Points and tables.
+    /// Points over time, and tables.
     Query,
-    /// Marks in time.
+    /// Annotations: marks in time.
     Annotations,
-    /// What can be filtered by.
+    /// The keys of ad hoc filters.
     TagKeys,
-    /// Values to filter by.
+    /// The values of ad hoc filters.
     TagValues,
     /// Targets with their parameters.
     Metrics,
-    /// Values of a parameter.
+    /// The values of a target's parameter.
     PayloadOptions,
-    /// Values for a variable.
+    /// The values for a dashboard variable.
     Variable,
 }
 
-impl Call {
-    /// The call of a path below the data source's own, without a slash before it.
+impl GrafanaCall {
+    /// The operation of a path below the data source's own, without a leading slash.
     pub(crate) fn of(path: &str) -> Option<Self> {
         Some(match path {
             "" => Self::Health,
@@ -67,36 +76,36 @@ impl Call {
     }
 }
 
-/// The names of all targets, as dashboards have them.
+/// The names of all targets in dashboards.
 #[must_use]
 pub fn target_names() -> Vec<&'static str> {
     target::ALL.iter().map(|target| target.name()).collect()
 }
 
-/// Answers a call. `places` says whether lists of countries and cities can be made.
+/// Performs an operation. `places` states that lists of countries and cities are possible.
 pub(crate) fn answer(
-    call: Call,
+    call: GrafanaCall,
     body: &[u8],
     places: bool,
     now: SystemTime,
-    asking: &mut Asking<'_>,
-) -> Result<Value, Refusal> {
+    session: &mut StoreSession<'_>,
+) -> Result<Value, PlainRefusal> {
     match call {
-        // The store was opened to get here.
-        Call::Health => Ok(json!({ "status": "ok", "name": "Offramp" })),
-        Call::Search => options::search(&parse(body)?, places, now, asking),
-        Call::Query => answer::query(parse(body)?, now, asking),
-        Call::Annotations => annotations::annotations(&parse(body)?, now, asking),
-        Call::TagKeys => Ok(options::tag_keys()),
-        Call::TagValues => options::tag_values(&parse(body)?, now, asking),
-        Call::Metrics => Ok(options::metrics(places)),
-        Call::PayloadOptions => options::payload_options(&parse(body)?, now, asking),
-        Call::Variable => options::variable(&parse(body)?, now, asking),
+        // The store was opened successfully to get here.
+        GrafanaCall::Health => Ok(json!({ "status": "ok", "name": "Offramp" })),
+        GrafanaCall::Search => options::search(&parse(body)?, places, now, session),
+        GrafanaCall::Query => answer::query(parse(body)?, now, session),
+        GrafanaCall::Annotations => annotations::annotations(&parse(body)?, now, session),
+        GrafanaCall::TagKeys => Ok(options::tag_keys()),
+        GrafanaCall::TagValues => options::tag_values(&parse(body)?, now, session),
+        GrafanaCall::Metrics => Ok(options::metrics(places)),
+        GrafanaCall::PayloadOptions => options::payload_options(&parse(body)?, now, session),
+        GrafanaCall::Variable => options::variable(&parse(body)?, now, session),
     }
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, PlainRefusal> {
     let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
     serde_json::from_slice(body)
-        .map_err(|error| Refusal::wrong(format!("the request is not understood: {error}")))
+        .map_err(|error| PlainRefusal::wrong(format!("the request is not understood: {error}")))
 }

@@ -1,8 +1,9 @@
-//! Which web pages may read answers (CORS), where Grafana lets the browser ask by itself.
+//! CORS: the web pages that may read answers, where Grafana lets the browser send requests itself.
 //!
-//! A browser on the machine of an operator reaches loopback addresses too, on behalf of any page that it shows.
-//! So only pages of this machine and of private networks are answered, by address: a foreign page's name may be
-//! made to point here (DNS rebinding), an address may not. Programs send no `Origin` and are not asked for one.
+//! A browser on the machine of an operator reaches loopback addresses too, on behalf of any page that it
+//! shows. So only pages of this machine and of private networks are answered, by address: the name of a
+//! foreign page may be made to point here (DNS rebinding), an address may not. Programs send no `Origin`, and
+//! need none.
 
 use std::net::IpAddr;
 
@@ -12,18 +13,18 @@ use hyper::header::{
     ACCESS_CONTROL_MAX_AGE, HeaderValue, ORIGIN, VARY,
 };
 
-/// Whose page asks.
+/// The origin of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub(crate) enum RequestOrigin {
     /// No page: a program, such as Grafana's own server.
     Program,
     /// A page that may read the answer.
     Page(HeaderValue),
-    /// A page that may not.
+    /// A page that may not read the answer.
     Foreign,
 }
 
-impl Asker {
+impl RequestOrigin {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         match headers.get(ORIGIN) {
             None => Self::Program,
@@ -40,7 +41,7 @@ impl Asker {
         }
     }
 
-    /// Answers a page that asks beforehand what it may send.
+    /// Answers a preflight request of a page.
     pub(crate) fn permit_methods(&self, headers: &mut HeaderMap) {
         self.permit(headers);
         let fixed = [
@@ -52,7 +53,7 @@ impl Asker {
     }
 }
 
-/// Whether an origin (RFC 6454 §6.2) is of this machine or of a private network.
+/// Returns `true` for origins (RFC 6454 §6.2) of this machine and of private networks.
 fn is_near(origin: &str) -> bool {
     let Some((_, authority)) = origin.split_once("://") else { return false };
     let host = match authority.strip_prefix('[') {

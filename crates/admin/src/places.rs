@@ -1,237 +1,207 @@
-//! The places of connections: how many are open at once, and who makes room when there is none.
+//! Connection slots: the limits of open connections, and the choice of connections to close when one is reached.
 //!
-//! One user of this machine, or one address, has at most half of them: whoever fills these must not keep others out. Where
-//! there is no room, a connection is closed for the new one (`Rank`): first one that waits for a request, and then one that
-//! has not shown that it may use everything, even while it is being answered. So whoever has no token keeps nobody out who
-//! has one. The new connection is refused only if all others have shown it and are being answered.
+//! A semaphore bounds all connections, so that descriptors do not run out, and one owner has at most half of them. A new
+//! connection that finds no slot takes that of the one that has waited for a request for the longest time: of its owner,
+//! or of the owner with the most. So an operator gets in whoever fills the slots, unless operators with full access are
+//! being answered on all of them.
 //!
-//! A request counts from the moment when all of it has come: half of one is a connection that waits. From a client that has
-//! shown that it may use everything it counts from its head on, so that nobody cuts off its upload.
+//! A request counts once all of it was received: half of one is a connection that waits, for as long as a head or a body
+//! may take. From a client with full access it counts from its head on, so that its upload is not cut off. Few clients
+//! without full access are answered at a time; one more takes the slot of the one that has been answered for the longest
+//! time, which is one that does not read its answer.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use offramp_net::process::Identity;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// Connections at once: a few Grafana servers and browsers, which keep several each.
+use crate::owner::ConnectionOwner;
+
+/// The maximum number of connections: a few Grafana servers and browsers, which keep several each. One of them is the
+/// newest, which looks for a slot.
 pub(crate) const PLACES: usize = 128;
-/// Of one user or address: as many changes as may wait, as many as may watch, and some more.
+/// The maximum per user or address: the changes that may wait, the event streams, and some more.
 pub(crate) const OF_ONE: usize = PLACES / 2;
-/// How long a connection that waits for a request is spared if others can make room: a client that means to ask does so
-/// at once, and has a chance to show its token.
-const FRESH: Duration = Duration::from_secs(1);
+/// The maximum per user or address that is being answered without full access: the panels of some dashboards at once. The rest
+/// of its slots is for connections whose request, with the token, is on its way.
+const WITHOUT_ACCESS: usize = OF_ONE * 3 / 4;
 
-/// Whose a connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Owner {
-    /// A user of this machine, over a Unix socket; `None` where the kernel does not tell.
-    User(Option<u32>),
-    /// An address; of IPv6 the network of 64 bits, as one client has all of it.
-    Address(IpAddr),
-}
+/// All slots. Clones share them.
+#[derive(Clone)]
+pub(crate) struct ConnectionSlots(Arc<SlotsState>);
 
-impl Owner {
-    /// The owner of connections from this address.
-    pub(crate) fn of(address: IpAddr) -> Self {
-        Self::Address(match address.to_canonical() {
-            IpAddr::V6(address) if !address.is_loopback() => {
-                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
-            }
-            other => other,
-        })
-    }
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::User(None) => f.write_str("an unknown user"),
-            Self::User(Some(user)) => {
-                // The group does not matter to the name.
-                let name = Identity::of_numbers(*user, *user).name();
-                if name == user.to_string() {
-                    write!(f, "uid {user}")
-                } else {
-                    write!(f, "{name} (uid {user})")
-                }
-            }
-            Self::Address(IpAddr::V6(address)) if !address.is_loopback() => write!(f, "{address}/64"),
-            Self::Address(address) => address.fmt(f),
-        }
-    }
-}
-
-/// All places. Clones share them.
-#[derive(Clone, Default)]
-pub(crate) struct Places(Arc<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    table: Mutex<Table>,
-    /// Woken when a connection that had to go has ended, and when the last one has.
-    ended: Notify,
+struct SlotsState {
+    table: Mutex<SlotTable>,
+    /// A permit for each open connection, until it has ended.
+    open: Arc<Semaphore>,
 }
 
 #[derive(Default)]
-struct Table {
+struct SlotTable {
     /// The number of the last connection.
     last: u64,
-    taken: HashMap<u64, Taken>,
-    /// Connections that had to make room, and have not ended yet.
-    leaving: usize,
+    taken: HashMap<u64, SlotState>,
 }
 
-struct Taken {
-    owner: Owner,
-    /// Whether a request is being answered; otherwise it waits for one.
-    busy: bool,
-    /// Since when.
+struct SlotState {
+    owner: ConnectionOwner,
+    activity: SlotActivity,
+    /// The time of the last change of `activity`.
     since: Instant,
-    /// Whether it has shown that it may use everything.
+    /// Set once the client has shown full access.
     admitted: bool,
     leaves: Arc<Notify>,
 }
 
-/// Who makes room, in this order.
+/// The use of a connection, in the order in which connections are closed for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
-    /// It waits for a request, the one that has waited for longest first.
-    Idle,
-    /// The same of one that has shown that it may use everything.
-    AdmittedIdle,
-    /// It is being answered and has not shown that, the latest first: those before it are closer to their answers.
+enum SlotActivity {
+    /// Without a whole request.
+    Waits,
+    /// Being answered, without full access.
     Answered,
-    /// It has waited for less than [`FRESH`], the longest first.
-    Fresh,
+    /// Being answered or heard, with full access: it is not closed for another.
+    Served,
 }
 
-impl Taken {
-    /// `None`: it makes no room.
-    fn rank(&self, now: Instant) -> Option<Rank> {
-        match (self.busy, self.admitted) {
-            (true, true) => None,
-            (true, false) => Some(Rank::Answered),
-            (false, _) if now.saturating_duration_since(self.since) < FRESH => Some(Rank::Fresh),
-            (false, false) => Some(Rank::Idle),
-            (false, true) => Some(Rank::AdmittedIdle),
-        }
-    }
+/// The permit of a connection that is about to be accepted.
+pub(crate) struct SlotPermit {
+    _permit: OwnedSemaphorePermit,
 }
 
-/// A place for a connection.
-pub(crate) struct Place {
-    places: Places,
+/// The slot of a connection.
+pub(crate) struct ConnectionSlot {
+    places: ConnectionSlots,
     number: u64,
     leaves: Arc<Notify>,
+    _permit: SlotPermit,
 }
 
-/// What came of asking for a place.
-pub(crate) struct Outcome {
-    /// It; `None`: the connection is refused.
-    pub(crate) place: Option<Place>,
-    /// Whose connection made room for it, or whose were too many, and how many that one had.
-    pub(crate) short: Option<(Owner, usize)>,
+/// The outcome of a request for a slot.
+pub(crate) struct SlotOutcome {
+    /// The slot; `None` if the connection is refused.
+    pub(crate) place: Option<ConnectionSlot>,
+    /// The owner of a connection closed for the new one, or the owner with too many, and its number of
+    /// connections.
+    pub(crate) short: Option<(ConnectionOwner, usize)>,
 }
 
-impl Places {
-    /// A place for a connection of this owner.
-    pub(crate) fn take(&self, owner: Owner) -> Outcome {
-        self.take_at(owner, Instant::now())
+impl Default for ConnectionSlots {
+    fn default() -> Self {
+        let open = Arc::new(Semaphore::new(PLACES));
+        Self(Arc::new(SlotsState { table: Mutex::default(), open }))
+    }
+}
+
+impl ConnectionSlots {
+    /// Waits until another connection may be open: those that must close have descriptors until they have ended.
+    pub(crate) async fn permit(&self) -> SlotPermit {
+        match Arc::clone(&self.0.open).acquire_owned().await {
+            Ok(permit) => SlotPermit { _permit: permit },
+            // It is never closed.
+            Err(_) => std::future::pending().await,
+        }
     }
 
-    fn take_at(&self, owner: Owner, now: Instant) -> Outcome {
+    /// Takes a slot for a connection of this owner.
+    pub(crate) fn take(&self, permit: SlotPermit, owner: ConnectionOwner) -> SlotOutcome {
+        self.take_at(permit, owner, Instant::now())
+    }
+
+    fn take_at(&self, permit: SlotPermit, owner: ConnectionOwner, now: Instant) -> SlotOutcome {
         let mut table = self.table();
         let own = table.count(owner);
         let short = if own >= OF_ONE {
-            Some((owner, own, table.first_to_go(Some(owner), now)))
-        } else if table.taken.len() >= PLACES {
-            let found = table.first_to_go(None, now);
-            let of = found.and_then(|number| table.taken.get(&number)).map_or(owner, |taken| taken.owner);
-            Some((of, table.count(of), found))
+            Some(table.first_to_close(Some(owner)))
         } else {
-            None
+            (table.taken.len() >= PLACES - 1).then(|| table.first_to_close(None))
         };
-        let told = short.map(|(of, count, _)| (of, count));
-        match short {
-            Some((.., None)) => return Outcome { place: None, short: told },
-            Some((.., Some(number))) => {
-                if let Some(taken) = table.taken.remove(&number) {
-                    table.leaving += 1;
-                    taken.leaves.notify_one();
-                }
+        let short = match short {
+            None => None,
+            Some(None) => return SlotOutcome { place: None, short: Some((owner, own)) },
+            Some(Some((number, of))) => {
+                let count = table.count(of);
+                table.close(number);
+                Some((of, count))
             }
-            None => {}
-        }
+        };
         table.last += 1;
         let (number, leaves) = (table.last, Arc::new(Notify::new()));
-        let taken = Taken { owner, busy: false, since: now, admitted: false, leaves: Arc::clone(&leaves) };
+        let activity = SlotActivity::Waits;
+        let taken = SlotState { owner, activity, since: now, admitted: false, leaves: Arc::clone(&leaves) };
         table.taken.insert(number, taken);
-        Outcome { place: Some(Place { places: self.clone(), number, leaves }), short: told }
-    }
-
-    /// Waits until those that had to make room have ended: until then their descriptors are open.
-    pub(crate) async fn left(&self) {
-        while self.table().leaving > 0 {
-            self.0.ended.notified().await;
+        SlotOutcome {
+            place: Some(ConnectionSlot { places: self.clone(), number, leaves, _permit: permit }),
+            short,
         }
     }
 
     /// Waits until no connection is left.
     pub(crate) async fn emptied(&self) {
-        while !self.table().is_empty() {
-            self.0.ended.notified().await;
-        }
+        // An error would mean the same.
+        let _ = self.0.open.acquire_many(PLACES as u32).await;
     }
 
-    /// How many connections had a place so far.
+    /// The number of connections that had a slot so far.
     #[cfg(test)]
     pub(crate) fn accepted(&self) -> u64 {
         self.table().last
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        // Nothing in here panics with the lock held.
+    fn table(&self) -> MutexGuard<'_, SlotTable> {
+        // No code panics while it holds this lock.
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
-    fn count(&self, owner: Owner) -> usize {
+impl SlotTable {
+    fn count(&self, owner: ConnectionOwner) -> usize {
         self.taken.values().filter(|taken| taken.owner == owner).count()
     }
 
-    fn is_empty(&self) -> bool {
-        self.taken.is_empty() && self.leaving == 0
-    }
-
-    /// The connection that makes room: of this owner, or of the one who has the most among those with one of the first
-    /// rank that there is.
-    fn first_to_go(&self, owner: Option<Owner>, now: Instant) -> Option<u64> {
-        let mut counts: HashMap<Owner, usize> = HashMap::new();
+    /// The connection to close for another, with its owner: of this owner, or of the one with the most. Those that wait go
+    /// first, the oldest of them before the others; those that are served never do.
+    fn first_to_close(&self, owner: Option<ConnectionOwner>) -> Option<(u64, ConnectionOwner)> {
+        let mut counts: HashMap<ConnectionOwner, usize> = HashMap::new();
         for taken in self.taken.values() {
             *counts.entry(taken.owner).or_default() += 1;
         }
-        let own = self.taken.iter().filter(|(_, taken)| owner.is_none_or(|owner| taken.owner == owner));
-        let ranked = own.filter_map(|(number, taken)| Some((*number, taken, taken.rank(now)?)));
-        let first = ranked.min_by_key(|(number, taken, rank)| {
-            let age = now.saturating_duration_since(taken.since);
-            let (longest, latest) = match rank {
-                Rank::Answered => (None, Some((age, Reverse(*number)))),
-                _ => (Some((Reverse(age), *number)), None),
-            };
-            (*rank, Reverse(counts.get(&taken.owner).copied()), longest, latest)
+        let is_meant = |one: &SlotState| owner.is_none_or(|owner| one.owner == owner);
+        let all = self.taken.iter().filter(|(_, one)| is_meant(one) && one.activity != SlotActivity::Served);
+        let first = all.min_by_key(|(number, one)| {
+            (one.activity, Reverse(counts.get(&one.owner).copied()), one.since, **number)
         });
-        first.map(|(number, ..)| number)
+        first.map(|(number, one)| (*number, one.owner))
+    }
+
+    fn close(&mut self, number: u64) {
+        if let Some(taken) = self.taken.remove(&number) {
+            taken.leaves.notify_one();
+        }
+    }
+
+    fn set(&mut self, number: u64, activity: SlotActivity, now: Instant) {
+        let Some(taken) = self.taken.get_mut(&number).filter(|taken| taken.activity != activity) else {
+            return;
+        };
+        (taken.activity, taken.since) = (activity, now);
+        let owner = taken.owner;
+        let answered = || {
+            self.taken.iter().filter(|(_, one)| one.owner == owner && one.activity == SlotActivity::Answered)
+        };
+        if answered().count() > WITHOUT_ACCESS
+            && let Some(oldest) =
+                answered().min_by_key(|(number, one)| (one.since, **number)).map(|(number, _)| *number)
+        {
+            self.close(oldest);
+        }
     }
 }
 
-impl Place {
-    /// It has shown that it may use everything.
+impl ConnectionSlot {
+    /// Records that the client has full access.
     pub(crate) fn admitted(&self) {
         if let Some(taken) = self.places.table().taken.get_mut(&self.number) {
             taken.admitted = true;
@@ -239,52 +209,55 @@ impl Place {
     }
 
     fn busy(&self, busy: bool) {
-        if let Some(taken) = self.places.table().taken.get_mut(&self.number)
-            && taken.busy != busy
-        {
-            (taken.busy, taken.since) = (busy, Instant::now());
-        }
+        self.busy_at(busy, Instant::now());
     }
 
-    /// Waits until it has to make room.
+    fn busy_at(&self, busy: bool, now: Instant) {
+        let mut table = self.places.table();
+        let admitted = table.taken.get(&self.number).is_some_and(|taken| taken.admitted);
+        let activity = match (busy, admitted) {
+            (false, _) => SlotActivity::Waits,
+            (true, false) => SlotActivity::Answered,
+            (true, true) => SlotActivity::Served,
+        };
+        table.set(self.number, activity, now);
+    }
+
+    /// Waits until the connection must close.
     pub(crate) async fn taken_away(&self) {
         self.leaves.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut table = self.places.table();
-        let had_to_go = table.taken.remove(&self.number).is_none();
-        table.leaving -= usize::from(had_to_go);
-        if had_to_go || table.is_empty() {
-            self.places.0.ended.notify_one();
-        }
+        self.places.table().taken.remove(&self.number);
     }
 }
 
-/// A request and its answer, on a connection that has a place. When it is dropped, the connection waits for the next one.
-pub(crate) struct Exchange(Arc<Place>);
+/// A request and its answer on a connection with a slot. After its drop, the connection waits for the next
+/// one.
+pub(crate) struct ActiveRequest(Arc<ConnectionSlot>);
 
-impl Exchange {
-    /// Begins with the head of the request.
-    pub(crate) fn new(place: &Arc<Place>) -> Self {
+impl ActiveRequest {
+    /// Starts with the head of a request.
+    pub(crate) fn new(place: &Arc<ConnectionSlot>) -> Self {
         Self(Arc::clone(place))
     }
 
-    /// The client has shown that it may use everything, by the head of its request.
+    /// Records, from the head of its request, that the client has full access.
     pub(crate) fn admitted(&self) {
         self.0.admitted();
         self.0.busy(true);
     }
 
-    /// All of the request has come, and is being answered.
+    /// Records that the request is complete and being answered.
     pub(crate) fn complete(&self) {
         self.0.busy(true);
     }
 }
 
-impl Drop for Exchange {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.busy(false);
     }
@@ -292,29 +265,49 @@ impl Drop for Exchange {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
     use std::time::Duration;
 
     use super::*;
 
-    const ROOT: Owner = Owner::User(Some(0));
+    const ROOT: ConnectionOwner = ConnectionOwner::User(Some(0));
 
-    fn address(last: u8) -> Owner {
-        Owner::of(IpAddr::from([192, 0, 2, last]))
+    fn address(last: u8) -> ConnectionOwner {
+        ConnectionOwner::of(IpAddr::from([192, 0, 2, last]))
     }
 
-    /// Whether it has to make room.
-    async fn goes(place: &Place) -> bool {
+    /// Returns `true` if the connection must close.
+    async fn goes(place: &ConnectionSlot) -> bool {
         tokio::time::timeout(Duration::ZERO, place.taken_away()).await.is_ok()
     }
 
-    /// A place that was taken at this moment.
-    fn take(places: &Places, owner: Owner, now: Instant) -> Arc<Place> {
-        Arc::new(places.take_at(owner, now).place.unwrap())
+    impl ConnectionSlots {
+        async fn ask(&self, owner: ConnectionOwner, now: Instant) -> SlotOutcome {
+            self.take_at(self.permit().await, owner, now)
+        }
+
+        /// A slot taken at this moment.
+        async fn one(&self, owner: ConnectionOwner, now: Instant) -> Arc<ConnectionSlot> {
+            Arc::new(self.ask(owner, now).await.place.unwrap())
+        }
+
+        async fn several(
+            &self,
+            count: usize,
+            owner: ConnectionOwner,
+            now: Instant,
+        ) -> Vec<Arc<ConnectionSlot>> {
+            let mut several = Vec::new();
+            for _ in 0..count {
+                several.push(self.one(owner, now).await);
+            }
+            several
+        }
     }
 
-    /// One is being answered that has shown that it may use everything.
-    fn answer(place: &Arc<Place>) -> Exchange {
-        let exchange = Exchange::new(place);
+    /// Starts an answer to a client with full access.
+    fn answer(place: &Arc<ConnectionSlot>) -> ActiveRequest {
+        let exchange = ActiveRequest::new(place);
         exchange.admitted();
         exchange.complete();
         exchange
@@ -322,102 +315,92 @@ mod tests {
 
     #[tokio::test]
     async fn one_has_half_and_makes_room_for_itself() {
-        let (places, now) = (Places::default(), Instant::now());
-        let mut own: Vec<Arc<Place>> = (0..OF_ONE).map(|_| take(&places, ROOT, now)).collect();
-        // The first is being answered, so that the second has waited for longest.
+        let (places, now) = (ConnectionSlots::default(), Instant::now());
+        let mut own = places.several(OF_ONE, ROOT, now).await;
+        // The first is being answered, so the second has waited longest.
         let mut answers = vec![answer(&own[0])];
-        let outcome = places.take_at(ROOT, now);
+        let outcome = places.ask(ROOT, now).await;
         assert_eq!(outcome.short, Some((ROOT, OF_ONE)));
         assert!(!goes(&own[0]).await && goes(&own[1]).await && !goes(&own[2]).await);
         own.push(Arc::new(outcome.place.unwrap()));
-        // Others have room.
-        assert!(places.take_at(address(1), now).short.is_none());
+        // Other owners have free slots.
+        assert!(places.ask(address(1), now).await.short.is_none());
         answers.extend(own.iter().map(answer));
-        let refused = places.take_at(ROOT, now);
+        let refused = places.ask(ROOT, now).await;
         assert!(refused.place.is_none() && refused.short == Some((ROOT, OF_ONE)));
     }
 
     #[tokio::test]
-    async fn where_there_is_no_room_whoever_has_the_most_makes_it() {
-        let (places, now) = (Places::default(), Instant::now());
-        let few: Vec<_> = (0..10).map(|_| take(&places, address(1), now)).collect();
-        let half: Vec<_> = (0..OF_ONE).map(|_| take(&places, address(2), now)).collect();
-        let rest: Vec<_> = (0..PLACES - OF_ONE - 10).map(|_| take(&places, address(3), now)).collect();
-        let outcome = places.take_at(ROOT, now);
+    async fn the_owner_with_the_most_makes_room_where_there_is_none() {
+        let (places, now) = (ConnectionSlots::default(), Instant::now());
+        let few = places.several(10, address(1), now).await;
+        let mut half = places.several(OF_ONE, address(2), now).await;
+        let rest = places.several(PLACES - 1 - OF_ONE - 10, address(3), now).await;
+        let outcome = places.ask(ROOT, now).await;
         assert_eq!(outcome.short, Some((address(2), OF_ONE)));
         let root = Arc::new(outcome.place.unwrap());
         assert!(goes(&half[0]).await && !goes(&few[0]).await);
+        drop(half.remove(0));
         let mut answers: Vec<_> = half.iter().chain(&rest).chain(&few).map(answer).collect();
         drop(answers.remove(half.len() + rest.len() + 3));
-        let later = now + Duration::from_secs(30);
         answers.push(answer(&root));
-        let more = take(&places, ROOT, later);
-        assert!(goes(&few[3]).await, "whoever has less makes room if nobody else can");
+        let more = places.one(ROOT, now + Duration::from_secs(30)).await;
+        assert!(goes(&few[3]).await, "an owner with less makes room if no other can");
         answers.push(answer(&more));
-        assert!(places.take_at(ROOT, later).place.is_none());
-        drop((answers, few, half, rest, root, more));
-        places.emptied().await;
-        assert!(places.table().is_empty());
     }
 
     #[tokio::test]
-    async fn whoever_has_shown_no_token_makes_room_even_while_it_is_answered() {
-        let (places, now) = (Places::default(), Instant::now());
-        let own: Vec<_> = (0..OF_ONE).map(|_| take(&places, ROOT, now)).collect();
-        // All are being answered: two by right, and the third was the last to begin.
-        let by_right = [answer(&own[0]), answer(&own[1])];
-        let others: Vec<_> = own[3..].iter().chain([&own[2]]).map(Exchange::new).collect();
-        others.iter().for_each(Exchange::complete);
-        let later = now + Duration::from_secs(30);
-        let new = take(&places, ROOT, later);
-        assert!(goes(&own[2]).await);
-        // The new one has a moment to show its token.
-        let next = take(&places, ROOT, later);
-        assert!(goes(&own[OF_ONE - 1]).await && !goes(&new).await && !goes(&next).await);
-        // One whose request has come in part waits, and goes first; then one that waits by right.
-        drop(others);
-        let slow = Exchange::new(&own[5]);
-        drop(by_right);
-        let much_later = later + Duration::from_secs(30);
-        places.table().taken.get_mut(&own[5].number).unwrap().since = now;
-        let third = take(&places, ROOT, much_later);
-        assert!(goes(&own[5]).await && !goes(&own[0]).await);
-        drop((slow, third));
+    async fn an_operator_gets_in_whatever_clients_of_its_address_do() {
+        let (places, now) = (ConnectionSlots::default(), Instant::now());
+        let at = |seconds| now + Duration::from_secs(seconds);
+        // All slots of the address: most are answered and do not read, some have sent a part of a request.
+        let all = places.several(OF_ONE, ROOT, now).await;
+        let many = OF_ONE - 4;
+        let halves: Vec<_> = all[many..].iter().map(ActiveRequest::new).collect();
+        let answers: Vec<_> = all[..many].iter().map(ActiveRequest::new).collect();
+        for (second, answer) in (1..).zip(&answers) {
+            answer.0.busy_at(true, at(second));
+        }
+        let closed = many - WITHOUT_ACCESS;
+        assert!(goes(&all[0]).await && goes(&all[closed - 1]).await && !goes(&all[closed]).await);
+        // The operator comes, and then as many as have waited before it and more.
+        let operator = places.one(ROOT, at(60)).await;
+        let mut crowd = places.several(OF_ONE - WITHOUT_ACCESS - 1, ROOT, at(61)).await;
+        assert!(!goes(&operator).await, "those that came before it go first");
+        let served = answer(&operator);
+        crowd.extend(places.several(PLACES - 1 - crowd.len() - OF_ONE, ROOT, at(62)).await);
+        assert!(!goes(&operator).await, "it is served");
+        drop((halves, served, crowd));
     }
 
     #[tokio::test]
-    async fn strangers_do_not_cut_off_an_upload_of_who_has_the_token() {
-        let (places, now) = (Places::default(), Instant::now());
-        let slow = take(&places, ROOT, now);
-        let upload = Exchange::new(&slow);
+    async fn an_upload_of_a_client_with_the_token_is_not_cut_off() {
+        let (places, now) = (ConnectionSlots::default(), Instant::now());
+        let slow = places.one(ROOT, now).await;
+        let upload = ActiveRequest::new(&slow);
         upload.admitted();
-        let later = now + Duration::from_secs(30);
-        let strangers: Vec<_> = (0..2 * OF_ONE).map(|_| take(&places, ROOT, later)).collect();
+        let mut strangers = Vec::new();
+        for _ in 0..2 * OF_ONE {
+            strangers.push(places.one(ROOT, now).await);
+            if strangers.len() == OF_ONE {
+                strangers.remove(0);
+            }
+        }
         assert!(!goes(&slow).await, "its body is on the way");
         drop(upload);
-        let _one_more = take(&places, ROOT, later + FRESH);
-        assert!(goes(&strangers[OF_ONE + 1]).await && !goes(&slow).await, "strangers that wait go before it");
     }
 
     #[tokio::test]
     async fn a_connection_that_had_to_go_counts_until_it_has_ended() {
-        let (places, now) = (Places::default(), Instant::now());
-        let mut own: Vec<_> = (0..OF_ONE).map(|_| take(&places, ROOT, now)).collect();
-        places.left().await;
-        let new = take(&places, ROOT, now);
-        let left = async || tokio::time::timeout(Duration::ZERO, places.left()).await.is_ok();
-        assert!(!left().await);
-        drop(own.remove(0));
-        assert!(left().await);
-        drop(new);
-    }
-
-    #[test]
-    fn an_owner_is_a_user_an_address_or_a_network_of_ipv6() {
-        let of = |text: &str| Owner::of(text.parse().unwrap()).to_string();
-        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
-        assert_eq!((of("::ffff:192.0.2.1"), of("::1")), ("192.0.2.1".to_owned(), "::1".to_owned()));
-        assert_eq!(ROOT.to_string(), "root (uid 0)");
-        assert_eq!(Owner::User(Some(4_000_000_001)).to_string(), "uid 4000000001");
+        let (places, now) = (ConnectionSlots::default(), Instant::now());
+        let mut kept = places.several(OF_ONE, ROOT, now).await;
+        kept.extend(places.several(PLACES - OF_ONE, ROOT, now).await);
+        let free = async || tokio::time::timeout(Duration::ZERO, places.permit()).await.is_ok();
+        assert!(goes(&kept[0]).await && !free().await);
+        drop(kept.remove(0));
+        assert!(free().await);
+        drop(kept);
+        places.emptied().await;
+        assert!(places.table().taken.is_empty());
     }
 }

@@ -1,27 +1,26 @@
-//! Why a request got no answer: a status, and a sentence that whoever made the dashboard can act upon.
+//! Refusals of queries: a status, and a sentence that the author of a dashboard can act upon.
 
 use hyper::StatusCode;
 use offramp_analytics::Error;
 
-/// A request that is not answered.
+/// The refusal of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct PlainRefusal {
     pub(crate) status: StatusCode,
     pub(crate) text: String,
 }
 
-impl Refusal {
-    /// The request is wrong.
+impl PlainRefusal {
     pub(crate) fn wrong(text: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, text: text.into() }
     }
 
-    /// It may work later, or with another connection to the store.
+    /// A temporary failure, or one of the connection to the store.
     pub(crate) fn later(text: impl Into<String>) -> Self {
         Self { status: StatusCode::SERVICE_UNAVAILABLE, text: text.into() }
     }
 
-    /// It took too long.
+    /// A timeout of the query.
     pub(crate) fn late() -> Self {
         Self {
             status: StatusCode::GATEWAY_TIMEOUT,
@@ -31,7 +30,7 @@ impl Refusal {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for PlainRefusal {
     fn from(error: Error) -> Self {
         let status = match error {
             Error::Question(_) => StatusCode::BAD_REQUEST,

@@ -1,4 +1,4 @@
-//! Listening, and the thread that serves.
+//! The listener, and the thread that serves its connections.
 
 use std::convert::Infallible;
 use std::fs;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use offramp_config::model::HostPattern;
 use offramp_net::Address;
 use offramp_net::listen::{self, AcceptError, Acceptor};
 use offramp_observe::{Log, panics};
@@ -19,71 +20,69 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::api::Control;
-use crate::desk::{AT_ONCE, Desk, Store};
+use crate::entry::{Credentials, PageGate, PageUsers};
 use crate::error::Error;
-use crate::places::{OF_ONE, Owner, Places};
-use crate::service::Service;
-use crate::talk::{Closes, Interior, Link, Seldom, connection};
-use crate::tls::Identity;
+use crate::grafana::Mount;
+use crate::owner::ConnectionOwner;
+use crate::places::{ConnectionSlots, OF_ONE};
+use crate::query_pool::{AT_ONCE, QueryPool, Store};
+use crate::service::AdminService;
+use crate::talk::{ClientSocket, Closes, Interior, RateLimitedLog, connection};
+use crate::tls::AdminCertificate;
 
-/// How long what is being answered may take after the order to finish.
+/// The time for answers in progress after an orderly stop.
 const FINISH: Duration = Duration::from_secs(1);
-/// How many connections are accepted before those that are open have their turn: a queue may hold thousands.
+/// Connections accepted before open ones get their turn: the backlog may hold thousands.
 const BURST: usize = 4;
-/// How long accepting pauses when descriptors or memory have run out.
+/// The pause of accepting while descriptors or memory are exhausted.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is served.
+/// The content and protection of the admin interface.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The log store; `None`: Grafana is told that there is none.
+    /// The log store; without one Grafana gets an error.
     pub store: Option<Store>,
-    /// The running process; `None`: there is none, only a store.
+    /// The running process; `None` for a store alone.
     pub control: Option<Control>,
-    /// What clients of the API must show that come over TCP; `None`: it is not for them.
+    /// The token for API clients over TCP; without one TCP gives no access to it.
     pub token: Option<Arc<str>>,
-    /// What clients are shown that come over TCP, all of which speak TLS then; `None`: plain HTTP.
-    pub identity: Option<Arc<Identity>>,
-    /// Where in the tree of paths.
+    /// The users that may log in on the page over TCP.
+    pub users: Option<Arc<PageUsers>>,
+    /// Names by which browsers reach the page, beside those of the certificate.
+    pub hosts: Arc<[HostPattern]>,
+    /// The certificate for TCP, where all clients must use TLS then; `None` for plain HTTP.
+    pub identity: Option<Arc<AdminCertificate>>,
+    /// The path of the data source.
     pub mount: Mount,
-    /// Where the program says what happens.
+    /// The log of the program.
     pub log: Log,
 }
 
-/// The order to accept nothing more, and to answer what was asked.
+/// The order to accept no more connections, and to answer pending requests.
 #[derive(Debug)]
 struct Finish;
 
-/// Where the data source for Grafana is in the tree of paths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mount {
-    /// Below `/grafana`, with room for others beside it.
-    Grafana,
-    /// At `/`, alone.
-    Root,
-}
-
-/// The admin interface as it runs, on a thread of its own. It ends when dropped, open connections included.
+/// The running admin interface, on a thread of its own. Dropping it ends the thread and all connections.
 #[derive(Debug)]
-pub struct Admin {
+pub struct AdminServer {
     bound: Address,
-    /// For a process that takes the place of this one.
+    /// The socket, for hand-over to a successor of this process.
     socket: OwnedFd,
-    /// Whether that has it, or the service manager.
+    /// Set if a successor or the service manager owns the socket.
     left: bool,
-    /// Dropped to end the thread at once; with a word in it, what is being answered may finish.
+    /// Dropped to end the thread at once; a message lets answers in progress finish.
     stop: Option<oneshot::Sender<Finish>>,
     /// Closed by the thread when it ends.
     ended: oneshot::Receiver<Infallible>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Admin {
-    /// Listens on `address` and serves. A Unix socket is for its owner and group alone (mode 0660). An address
-    /// that others can reach is warned about, not refused.
+impl AdminServer {
+    /// Listens on `address` and serves. A Unix socket is accessible to its owner and group only (mode 0660).
+    /// An address that others can reach causes a warning, not an error.
     ///
     /// # Errors
-    /// The address cannot be listened on, or there is no thread.
+    /// The address cannot be listened on, or the thread cannot be started.
     pub fn start(address: &Address, settings: Settings) -> Result<Self, Error> {
         let refused = |error| Error::Listen(address.clone(), error);
         let mut fds = listen::open(address, 1).map_err(refused)?;
@@ -91,10 +90,11 @@ impl Admin {
         Self::serve(fd, address, settings, true)
     }
 
-    /// The same on a socket that listens on `address` already. If it is `foreign`, its file is not removed.
+    /// Like [`start`](Self::start), on a socket that listens on `address` already. If it is `foreign`, its
+    /// file is not removed.
     ///
     /// # Errors
-    /// The socket cannot be used, or there is no thread.
+    /// The socket cannot be used, or the thread cannot be started.
     pub fn start_on(
         fd: OwnedFd,
         foreign: bool,
@@ -127,7 +127,7 @@ impl Admin {
             && fresh
         {
             fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(refused)?;
-            // Whoever was quicker than the permissions.
+            // Drops connections that arrived before the permissions were set.
             while let Ok(Some(_)) = acceptor.try_accept() {}
         }
         let (stop, stopped) = oneshot::channel();
@@ -141,21 +141,21 @@ impl Admin {
         Ok(Self { bound, socket, left: false, stop: Some(stop), ended, thread })
     }
 
-    /// The listening socket.
+    /// The listening socket, for hand-over.
     #[must_use]
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Accepts nothing more, and leaves the socket to another process that has it, too. What is being answered may
-    /// finish, for a second at most: that is over when the thread has ended.
+    /// Accepts no more connections, and leaves the socket to another process that has it. Answers in progress
+    /// may take another second: the returned thread ends after that.
     #[must_use]
     pub fn leave(mut self) -> Option<JoinHandle<()>> {
         self.left = true;
         self.finish()
     }
 
-    /// The same, and takes the socket away.
+    /// Like [`leave`](Self::leave), and removes the socket.
     #[must_use]
     pub fn close(mut self) -> Option<JoinHandle<()>> {
         self.finish()
@@ -163,32 +163,32 @@ impl Admin {
 
     fn finish(&mut self) -> Option<JoinHandle<()>> {
         if let Some(stop) = self.stop.take() {
-            // One that has ended has nothing to finish.
+            // An ended thread has nothing to finish.
             let _ = stop.send(Finish);
         }
         self.thread.take()
     }
 
-    /// Where it listens; the kernel may have picked the port.
+    /// The address listened on; the kernel may have chosen the port.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.bound
     }
 
-    /// Waits until it has ended though nobody dropped it: the socket broke, which the log tells. Needs no
-    /// particular runtime.
+    /// Waits until the interface ends by itself: the socket broke, which is logged. Independent of the
+    /// runtime.
     pub async fn ended(&mut self) {
         // Nothing is ever sent: it ends with an error.
         let _ = (&mut self.ended).await;
     }
 }
 
-impl Drop for Admin {
+impl Drop for AdminServer {
     fn drop(&mut self) {
         if let Address::Unix(path) = &self.bound
             && !self.left
         {
-            // Whatever else may be in its place by now is not ours.
+            // Another file at this path is not ours.
             let _ = listen::unlink(path);
         }
         drop(self.stop.take());
@@ -198,11 +198,11 @@ impl Drop for Admin {
     }
 }
 
-/// The thread: serves until it is told to stop.
+/// The body of the thread: serves until ordered to stop.
 fn run(runtime: Runtime, acceptor: Acceptor, settings: Settings, stopped: oneshot::Receiver<Finish>) {
     let log = settings.log.clone();
     let (closing, closes) = watch::channel(false);
-    let places = Places::default();
+    let places = ConnectionSlots::default();
     runtime.block_on(async {
         let finish = tokio::select! {
             order = stopped => order.is_ok(),
@@ -212,12 +212,12 @@ fn run(runtime: Runtime, acceptor: Acceptor, settings: Settings, stopped: onesho
             }
         };
         if finish {
-            // They are there as long as `closes` is.
+            // The receivers exist as long as `closes` does.
             let _ = closing.send(true);
             let _ = timeout(FINISH, places.emptied()).await;
         }
     });
-    // A question that is still being answered must not hold up the end.
+    // A query in progress must not delay the end.
     runtime.shutdown_background();
 }
 
@@ -232,56 +232,60 @@ fn warn(bound: &Address, log: &Log) {
 async fn accept(
     acceptor: Acceptor,
     settings: Settings,
-    places: &Places,
+    places: &ConnectionSlots,
     closes: &Closes,
 ) -> io::Result<Infallible> {
-    let config = settings.identity.as_ref().map(Identity::config).transpose()?;
+    let config = settings.identity.as_ref().map(AdminCertificate::config).transpose()?;
     let interior = Arc::new(Interior {
-        service: Service::new(
-            settings.store.map(Desk::new),
+        service: AdminService::new(
+            settings.store.map(QueryPool::new),
             settings.control.map(|control| control.until(closes.clone())),
-            settings.token,
+            Credentials::new(settings.token, settings.users),
+            PageGate::new("tcp", settings.identity.clone(), settings.hosts),
             settings.mount,
         ),
         tls: config.map(|config| TlsAcceptor::from(Arc::new(config))),
-        failed: Seldom::new(settings.log.clone()),
+        failed: RateLimitedLog::new(settings.log.clone()),
     });
-    let says = Says { crowded: Seldom::new(settings.log.clone()), full: Seldom::new(settings.log.clone()) };
+    let crowd_logs = CrowdLogs {
+        crowded: RateLimitedLog::new(settings.log.clone()),
+        full: RateLimitedLog::new(settings.log.clone()),
+    };
     let mut is_logged = false;
     loop {
-        let panicked = match panics::caught(admit(&acceptor, &interior, places, closes, &says)).await {
+        let panicked = match panics::caught(admit(&acceptor, &interior, places, closes, &crowd_logs)).await {
             Ok(broken) => return broken,
             Err(panicked) => panicked,
         };
         if !std::mem::replace(&mut is_logged, true) {
-            panics::tell("admin interface", &panicked, PAUSE, &settings.log);
+            panics::log_restart("admin interface", &panicked, PAUSE, &settings.log);
         }
         sleep(PAUSE).await;
     }
 }
 
-/// The log message about too many connections.
-struct Says {
-    crowded: Seldom,
-    full: Seldom,
+/// Rate limiters of messages about too many connections.
+struct CrowdLogs {
+    crowded: RateLimitedLog,
+    full: RateLimitedLog,
 }
 
 async fn admit(
     acceptor: &Acceptor,
     interior: &Arc<Interior>,
-    places: &Places,
+    places: &ConnectionSlots,
     closes: &Closes,
-    says: &Says,
+    crowd_logs: &CrowdLogs,
 ) -> io::Result<Infallible> {
     let mut turn = 0;
     loop {
-        // Accepting alone never waits as long as somebody is in the queue.
+        // Accepting never waits while the backlog is full, so it yields explicitly.
         turn = (turn + 1) % BURST;
         if turn == 0 {
             yield_now().await;
         }
-        // The bound on connections is one on descriptors, too.
-        places.left().await;
+        // The limit of connections also limits descriptors.
+        let permit = places.permit().await;
         let (fd, peer) = match acceptor.accept().await {
             Ok(accepted) => accepted,
             Err(AcceptError::Gone) => {
@@ -294,12 +298,12 @@ async fn admit(
             }
             Err(AcceptError::Broken(error)) => return Err(error),
         };
-        let Ok((link, owner)) = Link::of(fd, peer) else { continue };
-        let outcome = places.take(owner);
+        let Ok((link, owner)) = ClientSocket::of(fd, peer) else { continue };
+        let outcome = places.take(permit, owner);
         if let Some((whose, count)) = outcome.short {
             let refused = outcome.place.is_none().then_some(owner);
-            let seldom = if refused.is_some() { &says.full } else { &says.crowded };
-            seldom.tell(|log| crowd(log, whose, count, refused));
+            let limited = if refused.is_some() { &crowd_logs.full } else { &crowd_logs.crowded };
+            limited.write(|log| log_crowd(log, whose, count, refused));
         }
         let Some(place) = outcome.place else { continue };
         let (interior, closes, place) = (Arc::clone(interior), closes.clone(), Arc::new(place));
@@ -312,8 +316,8 @@ async fn admit(
     }
 }
 
-/// Says whose connections are too many, and who is refused for it.
-fn crowd(log: &Log, whose: Owner, count: usize, refused: Option<Owner>) {
+/// Logs the owner of too many connections, and the refused client.
+fn log_crowd(log: &Log, whose: ConnectionOwner, count: usize, refused: Option<ConnectionOwner>) {
     let whose = whose.to_string();
     let why = if count >= OF_ONE {
         "so many are open as one client may have"

@@ -1,70 +1,78 @@
-//! From a request to its answer: which path, which method, which page asks, how much is read.
+//! The way from a request to its answer: routing, methods and origins. `body`: the size and time of bodies.
 
-use std::pin::pin;
+mod body;
+
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use http_body_util::{BodyExt, Either, Full, Limited};
+use http_body_util::{Either, Full};
 use hyper::body::{Body, Bytes};
-use hyper::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, HeaderMap, HeaderValue, LOCATION,
+    ORIGIN,
+};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use offramp_control::Requester;
 use offramp_observe::panics;
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use crate::api::{self, Asked, Control, Problem, Reply};
-use crate::caller::{Admission, Caller};
-use crate::desk::Desk;
-use crate::grafana::{self, Call};
-use crate::origin::Asker;
-use crate::places::Exchange;
-use crate::refusal::Refusal;
-use crate::serve::Mount;
+use crate::api::{self, Control, OperationRequest, ProblemDetails, Reply};
+use crate::caller::{AccessDecision, ClientIdentity};
+use crate::entry::{Credentials, PageGate, secure};
+use crate::grafana::{self, GrafanaCall, Mount};
+use crate::origin::RequestOrigin;
+use crate::page::{self, Admission, PageService};
+use crate::places::ActiveRequest;
+use crate::query_pool::QueryPool;
+use crate::refusal::PlainRefusal;
 
-/// The largest body of a request: a dashboard's panel asks with some 2 KiB.
+use body::{is_nothing, read, unwanted};
+
+/// The maximum size of a body: a dashboard's panel sends some 2 KiB.
 const BODY_BYTES: usize = 1 << 20;
-/// The largest configuration that is sent: one of a hundred thousand routes.
+/// The maximum size of a configuration: one of a hundred thousand routes.
 const DOCUMENT_BYTES: usize = 16 << 20;
-/// What is read of a body that should not be there. Many clients send an empty object where they have nothing to send.
+/// The bytes read of an unexpected body. Many clients send an empty object in the place of no body.
 const NO_BODY_BYTES: usize = 64;
-/// How long a body may take.
-const BODY: Duration = Duration::from_secs(10);
-/// So much that has come gives a body another second: the largest one has 74 s, over a line of 2 Mbit/s.
-const BODY_STEP: usize = 256 << 10;
 
-/// Answers requests.
-pub(crate) struct Service {
-    desk: Option<Arc<Desk>>,
+pub(crate) struct AdminService {
+    queries: Option<Arc<QueryPool>>,
     control: Option<Control>,
-    token: Option<Arc<str>>,
+    credentials: Credentials,
+    page: PageService,
     mount: Mount,
 }
 
-/// What a path leads to.
-enum Found {
-    /// What is here, for people.
+/// The target of a path.
+enum PathTarget {
+    /// The index for people.
     Index,
-    Grafana(Call),
+    Grafana(GrafanaCall),
     Nothing,
 }
 
-impl Service {
+impl AdminService {
     pub(crate) fn new(
-        desk: Option<Desk>,
+        queries: Option<QueryPool>,
         control: Option<Control>,
-        token: Option<Arc<str>>,
+        credentials: Credentials,
+        gate: PageGate,
         mount: Mount,
     ) -> Self {
-        Self { desk: desk.map(Arc::new), control, token, mount }
+        let page = PageService::new(gate);
+        let queries = queries.map(Arc::new);
+        let control = control.map(|control| control.with_store(queries.clone()));
+        Self { queries, control, credentials, page, mount }
     }
 
-    /// Answers one request; what is wrong with it is said in JSON. So is a panic, which the log explains.
+    /// Answers one request; errors are reported in JSON, as are panics, which the log explains.
     pub(crate) async fn answer<B>(
         &self,
         request: Request<B>,
-        caller: Caller,
-        exchange: &Exchange,
+        caller: ClientIdentity,
+        exchange: &ActiveRequest,
     ) -> Response<Reply>
     where
         B: Body<Data = Bytes>,
@@ -72,67 +80,84 @@ impl Service {
     {
         panics::caught(self.served(request, caller, exchange)).await.unwrap_or_else(|_| {
             let detail = "a fault of Offramp's own; its log has the reason";
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail).response().map(Either::Left)
+            ProblemDetails::new(StatusCode::INTERNAL_SERVER_ERROR, detail).response().map(Either::Left)
         })
     }
 
-    async fn served<B>(&self, request: Request<B>, caller: Caller, exchange: &Exchange) -> Response<Reply>
+    async fn served<B>(
+        &self,
+        request: Request<B>,
+        caller: ClientIdentity,
+        exchange: &ActiveRequest,
+    ) -> Response<Reply>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let asker = Asker::of(request.headers());
         if self.mount == Mount::Grafana && is_of_api(request.uri().path()) {
-            // To programs alone: no page of a browser may read it.
-            let answer = if asker == Asker::Program {
-                self.api(request, caller, exchange).await
-            } else {
-                Err(Problem::new(StatusCode::FORBIDDEN, "no page of a browser may use this"))
-            };
-            return answer.unwrap_or_else(|problem| problem.response().map(Either::Left));
+            let answer = self.api(request, caller, exchange).await;
+            let mut response = answer.unwrap_or_else(|problem| problem.response().map(Either::Left));
+            if caller.may_be_browser() {
+                secure(&mut response);
+            }
+            return response;
         }
+        if self.mount == Mount::Grafana
+            && (PageService::has(request.uri().path())
+                || (self.credentials.any() && is_visit(request.uri().path(), request.headers())))
+        {
+            let answer = self.of_page(request, caller, exchange).await;
+            let mut response = answer.unwrap_or_else(ProblemDetails::response);
+            page::finish(&mut response);
+            return response.map(Either::Left);
+        }
+        let origin = RequestOrigin::of(request.headers());
         match self.admit(request.headers(), caller) {
             Ok(_) => exchange.admitted(),
-            // Others than the clients of this machine read the log with the token alone.
-            Err(problem) if matches!(caller, Caller::Encrypted(_)) && request.method() != Method::OPTIONS => {
+            // Remote clients read the log only with the token, and those of a proxy may be remote.
+            Err(problem)
+                if (matches!(caller, ClientIdentity::Encrypted(_))
+                    || (caller.may_be_browser() && self.page.is_behind_proxy()))
+                    && request.method() != Method::OPTIONS =>
+            {
                 return problem.response().map(Either::Left);
             }
             Err(_) => {}
         }
         let found = self.find(request.uri().path());
-        let mut response = self.checked(request, &asker, found, exchange).await.unwrap_or_else(|refusal| {
+        let mut response = self.checked(request, &origin, found, exchange).await.unwrap_or_else(|refusal| {
             let body = json!({ "message": refusal.text });
             respond(refusal.status, &body)
         });
-        asker.permit(response.headers_mut());
+        origin.permit(response.headers_mut());
         response.map(Either::Left)
     }
 
-    fn find(&self, path: &str) -> Found {
+    fn find(&self, path: &str) -> PathTarget {
         let path = path.trim_start_matches('/');
         let inner = match (self.mount, path.split_once('/').unwrap_or((path, ""))) {
             (Mount::Root, _) => path,
-            (Mount::Grafana, ("", _)) => return Found::Index,
-            // The plugin puts a slash between its URL and a path, even where the URL ends in one.
+            (Mount::Grafana, ("", _)) => return PathTarget::Index,
+            // The plugin puts a slash between its URL and a path, even if the URL ends in one.
             (Mount::Grafana, ("grafana", inner)) => inner.trim_start_matches('/'),
-            (Mount::Grafana, _) => return Found::Nothing,
+            (Mount::Grafana, _) => return PathTarget::Nothing,
         };
-        Call::of(inner).map_or(Found::Nothing, Found::Grafana)
+        GrafanaCall::of(inner).map_or(PathTarget::Nothing, PathTarget::Grafana)
     }
 
     async fn checked<B>(
         &self,
         request: Request<B>,
-        asker: &Asker,
-        found: Found,
-        exchange: &Exchange,
-    ) -> Result<Response<Full<Bytes>>, Refusal>
+        origin: &RequestOrigin,
+        found: PathTarget,
+        exchange: &ActiveRequest,
+    ) -> Result<Response<Full<Bytes>>, PlainRefusal>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        if *asker == Asker::Foreign {
-            return Err(Refusal {
+        if *origin == RequestOrigin::Foreign {
+            return Err(PlainRefusal {
                 status: StatusCode::FORBIDDEN,
                 text: "pages of this origin may not read the log: let Grafana's server ask \
                        (Access: Server), or open Grafana by an address of the private network"
@@ -140,16 +165,19 @@ impl Service {
             });
         }
         let (call, method) = match found {
-            Found::Nothing => {
-                return Err(Refusal { status: StatusCode::NOT_FOUND, text: "nothing is here".to_owned() });
+            PathTarget::Nothing => {
+                return Err(PlainRefusal {
+                    status: StatusCode::NOT_FOUND,
+                    text: "nothing is here".to_owned(),
+                });
             }
-            Found::Index => (None, Method::GET),
-            Found::Grafana(call) => (Some(call), call.method()),
+            PathTarget::Index => (None, Method::GET),
+            PathTarget::Grafana(call) => (Some(call), call.method()),
         };
         if request.method() == Method::OPTIONS {
             let mut response = Response::new(Full::default());
             *response.status_mut() = StatusCode::NO_CONTENT;
-            asker.permit_methods(response.headers_mut());
+            origin.permit_methods(response.headers_mut());
             return Ok(response);
         }
         if *request.method() != method && !(method == Method::GET && request.method() == Method::HEAD) {
@@ -161,60 +189,125 @@ impl Service {
         let Some(call) = call else {
             return Ok(respond(
                 StatusCode::OK,
-                &json!({ "name": "offramp", "grafana": "/grafana/", "api": "/v1/openapi.json" }),
+                &json!({ "name": "offramp", "grafana": "/grafana/", "api": "/v1/openapi.json", "page": "/ui/" }),
             ));
         };
-        let Some(desk) = &self.desk else {
-            return Err(Refusal::later("there is no log store: write [log_store] into the configuration"));
+        let Some(queries) = &self.queries else {
+            return Err(PlainRefusal::later(
+                "there is no log store: write [log_store] into the configuration",
+            ));
         };
         let body = read(request.into_body(), BODY_BYTES).await?;
         exchange.complete();
-        let places = desk.knows_places();
+        let places = queries.knows_places();
         let now = SystemTime::now();
-        let answer = desk.ask(move |asking| grafana::answer(call, &body, places, now, asking)).await?;
+        let answer = queries.ask(move |session| grafana::answer(call, &body, places, now, session)).await?;
         Ok(respond(StatusCode::OK, &answer))
     }
 }
 
-impl Service {
-    /// By which name a caller may use everything, or why not.
-    fn admit(&self, headers: &HeaderMap, caller: Caller) -> Result<Requester, Problem> {
+impl AdminService {
+    /// The name under which a caller has full access, or the refusal.
+    fn admit(&self, headers: &HeaderMap, caller: ClientIdentity) -> Result<Requester, ProblemDetails> {
         let shown = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
         let shown = shown.and_then(bearer);
-        match caller.admit(shown, self.token.as_deref()) {
-            Admission::Granted(by) => Ok(by),
-            Admission::Denied(why) => Err(Problem::new(StatusCode::FORBIDDEN, why)),
-            Admission::TokenNeeded { wrong } => Err(Problem::token(wrong)),
+        let decision = caller.admit(shown, self.credentials.token.as_deref());
+        if let (Ok(Some(address)), Some(shown), false) =
+            (caller.confidential(), shown, matches!(decision, AccessDecision::Denied(_)))
+        {
+            self.credentials.check_token(address.ip(), shown, Instant::now().into_std())?;
+        }
+        match decision {
+            AccessDecision::Granted(by) => Ok(by),
+            AccessDecision::Denied(why) => Err(ProblemDetails::new(StatusCode::FORBIDDEN, why)),
+            AccessDecision::TokenNeeded { wrong } => Err(ProblemDetails::token(wrong)),
         }
     }
 
-    /// Answers about the running process, and has it changed.
-    async fn api<B>(
+    /// Admits a request to the API. A page of a browser may use it with a session, and over TCP alone.
+    fn admit_to_api(&self, head: &Parts, caller: ClientIdentity) -> Result<Admission, ProblemDetails> {
+        let headers = &head.headers;
+        let has_origin = headers.contains_key(ORIGIN);
+        let by_itself = || Ok(Admission { by: self.admit(headers, caller)?, session: None });
+        match caller.confidential() {
+            Ok(Some(address)) if headers.contains_key(COOKIE) && !headers.contains_key(AUTHORIZATION) => {
+                self.page.admit(head, address, &self.credentials, Instant::now().into_std())
+            }
+            Ok(Some(_)) if has_origin => {
+                self.page.check(head)?;
+                by_itself()
+            }
+            _ if has_origin => {
+                Err(ProblemDetails::new(StatusCode::FORBIDDEN, "no page of a browser may use this"))
+            }
+            _ => by_itself(),
+        }
+    }
+
+    /// Answers requests for the page.
+    async fn of_page<B>(
         &self,
         request: Request<B>,
-        caller: Caller,
-        exchange: &Exchange,
-    ) -> Result<Response<Reply>, Problem>
+        caller: ClientIdentity,
+        exchange: &ActiveRequest,
+    ) -> Result<Response<Full<Bytes>>, ProblemDetails>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let by = self.admit(request.headers(), caller)?;
+        let forbidden = |why: &str| ProblemDetails::new(StatusCode::FORBIDDEN, why);
+        let (head, body) = request.into_parts();
+        let page = match caller.confidential().map_err(forbidden)? {
+            Some(_) if !self.credentials.any() => {
+                return Err(forbidden(
+                    "over TCP the page needs a login: write token_file = \"/path\" or users = \"/path\" into [admin] and \
+                     run `offramp ctl upgrade`; or run `offramp ui`, which needs neither",
+                ));
+            }
+            Some(_) => Some(self.page.check(&head)?),
+            None if head.headers.contains_key(ORIGIN) => {
+                return Err(forbidden("no page of a browser may use this"));
+            }
+            None => None,
+        };
+        if head.uri.path() == "/" {
+            let mut response = Response::new(Full::default());
+            *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+            response.headers_mut().insert(LOCATION, HeaderValue::from_static("/ui/"));
+            return Ok(response);
+        }
+        let body = read(body, page::LOGIN_BYTES).await?;
+        exchange.complete();
+        self.page.answer(&head, body, caller, page.as_ref(), &self.credentials).await
+    }
+
+    /// Answers requests about the running process and for changes.
+    async fn api<B>(
+        &self,
+        request: Request<B>,
+        caller: ClientIdentity,
+        exchange: &ActiveRequest,
+    ) -> Result<Response<Reply>, ProblemDetails>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let Admission { by, session } = self.admit_to_api(&head, caller)?;
         exchange.admitted();
         let Some(control) = &self.control else {
             let why = "no configuration is in force here";
-            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why));
+            return Err(ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, why));
         };
-        let (head, body) = request.into_parts();
         let path = head.uri.path().strip_prefix("/v1").unwrap_or_default();
         let (operation, names) = match api::find(&head.method, path) {
-            api::Found::Operation(operation, names) => (operation, names),
-            api::Found::OtherMethod(allowed) => return Err(Problem::method(&allowed)),
-            api::Found::Nothing => return Err(api::nothing_at(path)),
+            api::RoutedPath::Operation(operation, names) => (operation, names),
+            api::RoutedPath::OtherMethod(allowed) => return Err(ProblemDetails::method(&allowed)),
+            api::RoutedPath::Nothing => return Err(api::nothing_at(path)),
         };
         let most = match operation.body {
             api::Body::None => NO_BODY_BYTES,
-            api::Body::Toml => DOCUMENT_BYTES,
+            api::Body::Toml | api::Body::Draft => DOCUMENT_BYTES,
             api::Body::Item | api::Body::Json(_) => BODY_BYTES,
         };
         let body = match read(body, most).await {
@@ -226,67 +319,32 @@ impl Service {
             {
                 Err(unwanted(&head.method, head.uri.path()))
             }
-            other => other.map_err(Problem::from),
+            other => other.map_err(ProblemDetails::from),
         }?;
         exchange.complete();
         let query = head.uri.query();
-        control.answer(Asked { operation, names, query, headers: &head.headers, body, by }).await
+        let mut response = control
+            .answer(OperationRequest { operation, names, query, headers: &head.headers, body, by })
+            .await?;
+        if let Some(end) = session {
+            response.extensions_mut().insert(end);
+        }
+        Ok(response)
     }
 }
 
-/// Whether a path is of the API about the running process.
+/// Returns `true` for paths of the API about the running process.
 fn is_of_api(path: &str) -> bool {
     path.strip_prefix("/v1").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-async fn read<B>(body: B, most: usize) -> Result<Bytes, Refusal>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let mut body = pin!(Limited::new(body, most));
-    let (began, mut all) = (Instant::now(), Vec::new());
-    loop {
-        match timeout_at(began + time_for(all.len()), body.frame()).await {
-            Ok(Some(Ok(frame))) => all.extend_from_slice(&frame.into_data().unwrap_or_default()),
-            Ok(None) => return Ok(all.into()),
-            Ok(Some(Err(error))) if error.is::<http_body_util::LengthLimitError>() => {
-                return Err(Refusal {
-                    status: StatusCode::PAYLOAD_TOO_LARGE,
-                    text: format!("the request has more than {most} bytes"),
-                });
-            }
-            Ok(Some(Err(_))) => return Err(Refusal::wrong("the body of the request could not be read")),
-            Err(_) => {
-                return Err(Refusal {
-                    status: StatusCode::REQUEST_TIMEOUT,
-                    text: format!(
-                        "the body of the request did not come in time: it has {} s, and another second for each {} KiB",
-                        BODY.as_secs(),
-                        BODY_STEP >> 10
-                    ),
-                });
-            }
-        }
-    }
+/// Returns `true` for a person who opens the address alone in a browser.
+fn is_visit(path: &str, headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|field| field.to_str().ok());
+    path == "/" && accepted.any(|field| field.contains("text/html"))
 }
 
-/// How long a body may take of which so much has come.
-fn time_for(received: usize) -> Duration {
-    BODY + Duration::from_secs(u64::try_from(received / BODY_STEP).unwrap_or(u64::MAX))
-}
-
-/// Whether a body says nothing: it is empty, or an empty object.
-fn is_nothing(body: &[u8]) -> bool {
-    let text: Vec<u8> = body.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    text.is_empty() || text == b"{}"
-}
-
-fn unwanted(method: &Method, path: &str) -> Problem {
-    Problem::wrong(format!("{method} {path} takes no body; leave it out"))
-}
-
-/// The token of credentials whose scheme is Bearer in whatever case (RFC 9110 §11.1).
+/// The token in credentials with scheme Bearer, ignoring case (RFC 9110 §11.1).
 fn bearer(credentials: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = credentials.split_at_checked(b"Bearer".len())?;
     let token = rest.trim_ascii_start();
@@ -319,18 +377,5 @@ mod tests {
         for text in ["", "Bearer", "Bearersecret", "Basic secret", "secret"] {
             assert_eq!(bearer(text.as_bytes()), None, "{text}");
         }
-    }
-
-    #[test]
-    fn a_large_body_has_more_time_as_it_comes() {
-        let seconds =
-            [0, BODY_STEP - 1, BODY_STEP, DOCUMENT_BYTES].map(|received| time_for(received).as_secs());
-        assert_eq!(seconds, [10, 10, 11, 74]);
-    }
-
-    #[test]
-    fn an_empty_object_is_nothing() {
-        assert!([&b""[..], b" ", b"{}", b" { }\n"].into_iter().all(is_nothing));
-        assert!(![&b"[]"[..], b"{\"force\":true}", b"null"].into_iter().any(is_nothing));
     }
 }

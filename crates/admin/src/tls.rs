@@ -1,52 +1,58 @@
-//! TLS on a TCP address: a certificate from files, read again when they have changed.
+//! TLS on a TCP address: a certificate from files, reloaded when they change.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use offramp_certs::{Error, Stamp, file};
+use offramp_certs::{DnsPattern, Error, Stamp, file};
 use offramp_observe::Log;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// Between two looks at the files; only handshakes look.
+/// The interval of checks of the files; only handshakes check.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// What is shown to clients.
+/// The certificate of the admin interface, with the files it comes from.
 #[derive(Debug)]
-pub struct Identity {
+pub struct AdminCertificate {
     cert: PathBuf,
     key: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<LoadedCertificate>,
     log: Log,
 }
 
 #[derive(Debug)]
-struct State {
+struct LoadedCertificate {
     certified: Arc<CertifiedKey>,
-    /// What it was read from, or what could not be used since.
+    /// The names of the certificate.
+    names: Vec<DnsPattern>,
+    /// The stamps of the files at the last load or failed attempt.
     stamps: [Option<Stamp>; 2],
     looked: Instant,
 }
 
-impl Identity {
-    /// Reads a chain and its key, from one file or two.
+impl AdminCertificate {
+    /// Loads a chain and its key, from one file or two.
     ///
     /// # Errors
-    /// They cannot be used.
+    /// The files are unusable.
     pub fn load(cert: PathBuf, key: Option<PathBuf>, log: Log) -> Result<Self, Error> {
         let stamps = stamps(&cert, key.as_ref());
         let loaded = file::load(&cert, key.as_deref(), SystemTime::now())?;
         let certified = Arc::clone(&loaded.certificate.certified_key);
-        let state = Mutex::new(State { certified, stamps, looked: Instant::now() });
+        let names = loaded.certificate.names.clone();
+        let state = Mutex::new(LoadedCertificate { certified, names, stamps, looked: Instant::now() });
         Ok(Self { cert, key, state, log })
     }
 
-    /// What a handshake needs.
-    pub(crate) fn config(self: &Arc<Self>) -> io::Result<ServerConfig> {
+    /// The TLS configuration for a handshake.
+    ///
+    /// # Errors
+    /// The library refuses the protocol versions.
+    pub fn config(self: &Arc<Self>) -> io::Result<ServerConfig> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let builder = builder.map_err(io::Error::other)?.with_no_client_auth();
@@ -56,8 +62,19 @@ impl Identity {
         Ok(config)
     }
 
-    /// What is in the files now, or was when they could be used last.
-    fn current(&self, now: Instant) -> Arc<CertifiedKey> {
+    /// The names of the certificate.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.current(Instant::now()).names.iter().map(ToString::to_string).collect()
+    }
+
+    /// Returns `true` if the certificate has this name.
+    pub(crate) fn is_for(&self, name: &str, now: Instant) -> bool {
+        self.current(now).names.iter().any(|own| own.matches(name))
+    }
+
+    /// The certificate in the files, or the last usable one.
+    fn current(&self, now: Instant) -> MutexGuard<'_, LoadedCertificate> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if now.saturating_duration_since(state.looked) >= AGAIN {
             state.looked = now;
@@ -68,6 +85,7 @@ impl Identity {
                 match file::load(&self.cert, self.key.as_deref(), SystemTime::now()) {
                     Ok(loaded) => {
                         state.certified = Arc::clone(&loaded.certificate.certified_key);
+                        state.names = loaded.certificate.names.clone();
                         self.log.info(
                             "the certificate of the admin interface changed",
                             &[("file", (&path).into())],
@@ -83,13 +101,13 @@ impl Identity {
                 }
             }
         }
-        Arc::clone(&state.certified)
+        state
     }
 }
 
-impl ResolvesServerCert for Identity {
+impl ResolvesServerCert for AdminCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current(Instant::now()))
+        Some(Arc::clone(&self.current(Instant::now()).certified))
     }
 }
 
@@ -106,21 +124,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_pair_takes_the_place_of_the_old_one_and_half_of_one_does_not() {
+    fn a_new_pair_replaces_the_old_one_and_half_a_pair_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let ca = Ca::new(folder.path()).unwrap();
         let issue = |name: &str| ca.issue(name, &Leaf::server(Key::P256, &["admin.test"])).unwrap();
         let (first, second) = (issue("first"), issue("second"));
         let key = Some(first.key.clone());
-        let identity = Identity::load(first.chain.clone(), key, Log::silent()).unwrap();
+        let identity = AdminCertificate::load(first.chain.clone(), key, Log::silent()).unwrap();
         let begun = Instant::now();
-        let shown = |after: Duration| identity.current(begun + after).cert[0].to_vec();
+        let shown = |after: Duration| identity.current(begun + after).certified.cert[0].to_vec();
         let before = shown(Duration::ZERO);
+        assert!(identity.is_for("admin.test", begun) && !identity.is_for("other.test", begun));
         fs::rename(second.chain, &first.chain).unwrap();
         assert_eq!(shown(Duration::ZERO), before, "the files are not looked at each time");
         assert_eq!(shown(AGAIN * 2), before, "the key is another one's");
         fs::rename(second.key, &first.key).unwrap();
         assert_ne!(shown(AGAIN * 4), before);
-        assert!(Identity::load(folder.path().join("none"), None, Log::silent()).is_err());
+        assert!(AdminCertificate::load(folder.path().join("none"), None, Log::silent()).is_err());
     }
 }

@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use offramp_analytics::entry::{RequestPart, ResponsePart};
-use offramp_analytics::question::Source;
-use offramp_analytics::{Entry, Filter, Options, Questions, Settings, Top, Writer};
+use offramp_analytics::question::DataSource;
+use offramp_analytics::{LogEntry, Options, QuerySettings, Questions, RequestFilter, Top, Writer};
 
 /// Made-up requests with the repetition that logs have: few hosts, pages by popularity, clients that come back.
 struct Requests {
@@ -66,7 +66,7 @@ impl Requests {
         ((of as f64).powf(exponent) as usize).min(of) - 1
     }
 
-    fn next(&mut self) -> Entry<'_> {
+    fn next(&mut self) -> LogEntry<'_> {
         self.time_us += i64::try_from(self.random(2 * self.step_us + 1)).unwrap_or(0);
         let visitor = self.popular(40_000) as u32;
         let path = self.popular(self.paths.len());
@@ -81,7 +81,7 @@ impl Requests {
         }
         let status = [200, 200, 200, 200, 200, 304, 404, 301][self.random(8) as usize];
         let bytes = if status == 200 { 500 + self.random(60_000) } else { 0 };
-        Entry {
+        LogEntry {
             time_us: self.time_us / 1_000_000 * 1_000_000,
             host: Some(host.as_bytes()),
             client: Some(IpAddr::V4(Ipv4Addr::from_bits(0x0b00_0000 + visitor * 97))),
@@ -94,7 +94,7 @@ impl Requests {
             response: ResponsePart { status, bytes, received: None, duration_us: None },
             referer: referer.map(|referer| self.referers[referer].as_bytes()),
             agent: Some(self.agents[agent].as_bytes()),
-            ..Entry::default()
+            ..LogEntry::default()
         }
     }
 }
@@ -154,16 +154,17 @@ fn fill(lines: u64, url: &str, days: u64, small: bool) {
 }
 
 fn ask(url: &str) {
-    let mut questions = Questions::open(url, &Settings::default()).expect("a store");
-    for source in [Source::Either, Source::Rollups, Source::Requests] {
+    let mut questions = Questions::open(url, &QuerySettings::default()).expect("a store");
+    for source in [DataSource::Either, DataSource::Rollups, DataSource::Requests] {
         for top in Top::ALL.into_iter().take(7) {
-            let filter = Filter { source, ..Filter::default() };
+            let filter = RequestFilter { source, ..RequestFilter::default() };
             let begun = Instant::now();
             let rows = questions.top(top, &filter).expect("an answer").rows.len();
             println!("{source:?} {}: {rows} rows in {:?}", top.name(), begun.elapsed());
         }
         for exclude in [vec![], vec!["11.0.0.0/24".parse().expect("a network")]] {
-            let filter = Filter { source, exclude, since: Some(UNIX_EPOCH), ..Filter::default() };
+            let filter =
+                RequestFilter { source, exclude, since: Some(UNIX_EPOCH), ..RequestFilter::default() };
             let begun = Instant::now();
             let rows =
                 questions.traffic(Duration::from_secs(3600), false, &filter).expect("an answer").rows.len();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use offramp_analytics::format::LogFormat;
+use offramp_analytics::format::InputFormat;
 use rustix::time::{ClockId, clock_gettime};
 
 fn main() {
@@ -12,7 +12,7 @@ fn main() {
         eprintln!("parse_cost FORMAT FILE");
         return;
     };
-    let mut parser = format.parse::<LogFormat>().expect("a format").parser(0);
+    let mut parser = format.parse::<InputFormat>().expect("a format").parser(0);
     let log = std::fs::read(file).expect("a file that can be read");
     let (mut least, mut lines, mut bytes) = (Duration::MAX, 0u64, 0u64);
     for _ in 0..5 {

@@ -1,8 +1,8 @@
-//! The store in the background of the proxy: a separate thread takes the events of the flusher.
+//! The log store inside the proxy: a thread of its own takes the events of the flusher.
 //!
-//! Traffic never waits for the store. What the store does not take (it is locked, full, read-only, away, or does not
-//! answer) waits in a spool and is written in order once it is back; what finds no room there is dropped and
-//! counted. A damaged SQLite file is moved aside and a fresh one begun.
+//! Traffic never waits for the store. Events that the store does not take (because it is locked, full,
+//! read-only, unreachable, or hangs) wait in a spool and are written in order once it recovers; events
+//! without room there are dropped and counted. A damaged SQLite file is moved aside and a fresh one created.
 //!
 //! ```text
 //! taps --batches--> keeper (spool) --jobs--> storing (StoreSink) --> store
@@ -23,44 +23,44 @@ use std::time::Duration;
 use offramp_observe::format::coarse;
 use offramp_observe::{Event, Tap};
 
-use crate::background::keeper::{Keeper, Message};
+use crate::background::keeper::{KeeperMessage, StoreKeeper};
 use crate::background::storing::Storing;
-use crate::entry::Entry;
+use crate::entry::LogEntry;
 use crate::error::Error;
-use crate::ingest::Stop;
+use crate::ingest::StopSignal;
 use crate::pack::pack;
 use crate::record;
 use crate::sink::StoreSink;
 use crate::spool::Spool;
+use crate::store::schema::OTHER_HOSTS;
 use crate::writer::Options;
-use crate::writer::shape::OTHER;
 
-pub use notice::Notice;
+pub use notice::StoreNotice;
 
-/// How the store is kept in the background.
+/// The parameters of a background store.
 pub struct BackgroundSettings {
-    /// The store's URL.
+    /// The URL of the store.
     pub url: String,
-    /// How it is written.
+    /// Options of the store, such as retention.
     pub options: Options,
-    /// The file in which events wait while the store does not take them.
+    /// The path of the spool, where events wait while the store is unavailable.
     pub spool: PathBuf,
-    /// The most bytes of that file.
+    /// The maximum size of the spool, in bytes.
     pub spool_limit: u64,
-    /// Told whenever something happens that an operator should know.
-    pub notify: Box<dyn FnMut(&Notice) + Send>,
+    /// Called for every condition that an operator should know about.
+    pub notify: Box<dyn FnMut(&StoreNotice) + Send>,
 }
 
-/// What became of events so far.
+/// Event counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Events that are in the store.
+pub struct StoreStats {
+    /// Events committed to the store.
     pub stored: u64,
-    /// Bytes that wait in the spool.
+    /// Bytes waiting in the spool.
     pub waiting: u64,
-    /// Events that found no room anywhere.
+    /// Events dropped for want of room.
     pub dropped: u64,
-    /// Whether the store takes events, as far as is known.
+    /// Set while the store accepts events, as far as is known.
     pub is_well: bool,
 }
 
@@ -70,15 +70,15 @@ pub(crate) struct Counts {
     pub(crate) waiting: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) is_well: AtomicBool,
-    /// How often the thread between taps and store woke up.
+    /// Wake-ups of the thread between taps and store.
     pub(crate) turns: AtomicU64,
-    /// Set when the thread must end; earlier events are still written.
+    /// Set to end the thread, which first writes earlier events.
     pub(crate) stopping: AtomicBool,
 }
 
 impl Counts {
-    fn figures(&self) -> Figures {
-        Figures {
+    fn figures(&self) -> StoreStats {
+        StoreStats {
             stored: self.stored.load(Ordering::Relaxed),
             waiting: self.waiting.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
@@ -87,51 +87,51 @@ impl Counts {
     }
 }
 
-/// Tells what becomes of events, from anywhere. Cheap to clone.
+/// A handle to the counts for any thread. Cheap to clone.
 #[derive(Clone)]
 pub struct Monitor(Arc<Counts>);
 
 impl Monitor {
-    /// What became of events so far.
+    /// The counts so far.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> StoreStats {
         self.0.figures()
     }
 
-    /// How often the thread between taps and store woke up: a measure of its work.
+    /// Wake-ups of the thread between taps and store: a measure of its work.
     #[must_use]
     pub fn turns(&self) -> u64 {
         self.0.turns.load(Ordering::Relaxed)
     }
 }
 
-/// A running store. Dropping it writes what was handed over, into the store or the spool, and waits for that, but
-/// never long: a store or a disk that hangs does not hold up the end.
+/// A running store. Dropping it writes queued events to the store or the spool, and waits for that up to
+/// eight seconds: a store or disk that hangs does not block shutdown.
 pub struct Background {
-    sender: Option<SyncSender<Message>>,
+    sender: Option<SyncSender<KeeperMessage>>,
     counts: Arc<Counts>,
     thread: Option<JoinHandle<()>>,
-    /// Closed when the thread ends, in whatever way.
+    /// Disconnected when the thread ends, even by a panic.
     ended: Receiver<()>,
 }
 
-/// Batches that may be on their way to the thread.
+/// The capacity of the channel to the thread, in batches.
 const ON_THE_WAY: usize = 32;
 
-/// A batch is handed over when it has so many bytes, even if more events follow at once.
+/// The size at which a batch is sent without waiting for a flush.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// A store that has not answered after so long at the start is left to itself.
+/// The time for the store to answer at start-up, after which the start goes on without it.
 const START: Duration = Duration::from_secs(5);
 
-/// So long the end may take.
+/// The longest wait at shutdown.
 const END: Duration = Duration::from_secs(8);
 
-/// More than this is not kept while the thread takes nothing.
+/// The bytes that a tap keeps while the thread takes nothing; more is dropped.
 const MOST_BYTES: usize = 4 << 20;
 
 impl Background {
-    /// Starts the thread. A store that is locked, full or away is no error: its events wait.
+    /// Starts the thread. A store that is locked, full or unreachable is not an error: its events wait.
     ///
     /// # Errors
     /// A wrong URL, a store of a later version, or a spool that cannot be used.
@@ -140,7 +140,7 @@ impl Background {
         let counts = Arc::new(Counts::default());
         let (sender, receiver) = sync_channel(ON_THE_WAY);
         let spool = Spool::open(&settings.spool, settings.spool_limit)?;
-        let stop = Stop::new().map_err(failed)?;
+        let stop = StopSignal::new().map_err(failed)?;
         let sink = StoreSink::closed(&settings.url, &settings.options, stop.clone(), spool.source());
         let storing = Storing::new(settings.url.clone(), sink, stop.clone(), sender.clone());
         let ((jobs, given), (opened, is_open)) = (sync_channel(1), sync_channel(1));
@@ -153,7 +153,7 @@ impl Background {
                 return Err(Error::Store("its thread ended because of a fault in Offramp".to_owned()));
             }
         }
-        let keeper = Keeper::new(settings, Arc::clone(&counts), spool, jobs, stop);
+        let keeper = StoreKeeper::new(settings, Arc::clone(&counts), spool, jobs, stop);
         let (ends, ended) = channel::<()>();
         let run = move || {
             keeper.run(&receiver);
@@ -163,8 +163,8 @@ impl Background {
         Ok(Self { sender: Some(sender), counts, thread: Some(thread), ended })
     }
 
-    /// A tap for the flusher; `anonymize` has it forget the host part of clients' addresses. Taps may be many;
-    /// each hands over batches of its own.
+    /// A tap for the flusher; with `anonymize` it drops the host part of client addresses. There may be
+    /// several taps, each with batches of its own.
     #[must_use]
     pub fn tap(&self, anonymize: bool) -> StoreTap {
         StoreTap {
@@ -177,21 +177,21 @@ impl Background {
         }
     }
 
-    /// What became of events so far.
+    /// The counts so far.
     #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> StoreStats {
         self.counts.figures()
     }
 
-    /// Who tells that later.
+    /// A handle to the counts that outlives the store.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         Monitor(Arc::clone(&self.counts))
     }
 
-    /// Writes what was handed over, ends, and says what became of everything. Taps that still exist drop what
-    /// they are given from now on.
-    pub fn stop(self) -> Figures {
+    /// Writes queued events, ends the thread, and returns the final counts. Taps that still exist drop events
+    /// from then on.
+    pub fn stop(self) -> StoreStats {
         let counts = Arc::clone(&self.counts);
         drop(self);
         counts.figures()
@@ -202,50 +202,50 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.counts.stopping.store(true, Ordering::Release);
         if let Some(sender) = self.sender.take() {
-            // Wakes the thread. Where the queue is full it is awake.
-            drop(sender.try_send(Message::Stop));
+            // Wakes the thread. With a full queue it is awake already.
+            drop(sender.try_send(KeeperMessage::Stop));
         }
         if self.ended.recv_timeout(END) != Err(RecvTimeoutError::Timeout)
             && let Some(thread) = self.thread.take()
         {
-            // A thread that panicked has said so itself.
+            // The panic hook has reported any panic of the thread.
             drop(thread.join());
         }
     }
 }
 
-/// Whether a host is kept by name.
+/// Decides which hosts are stored by name.
 type KeepsHost = Box<dyn Fn(&[u8]) -> bool + Send>;
 
-/// Hands the flusher's events to the store's thread. Never blocks: a batch that the thread has no room for stays
-/// here until the next flush, and what is too much even then is dropped and counted.
+/// Sends the flusher's events to the store's thread. Never blocks: a batch without room in the channel stays
+/// here until the next flush, and beyond `MOST_BYTES` events are dropped and counted.
 pub struct StoreTap {
     anonymize: bool,
-    /// Which hosts are kept by name; all where it is not there.
+    /// The filter of hosts to store by name; `None` stores all.
     keeps_host: Option<KeepsHost>,
-    sender: Option<SyncSender<Message>>,
+    sender: Option<SyncSender<KeeperMessage>>,
     counts: Arc<Counts>,
     batch: Vec<u8>,
     events: u32,
 }
 
 impl StoreTap {
-    /// Hosts that this does not know are kept as one: clients can make up as many as they like.
+    /// Stores unknown hosts under one common name: clients can invent any number of hosts.
     #[must_use]
     pub fn keeping_hosts(mut self, knows: impl Fn(&[u8]) -> bool + Send + 'static) -> Self {
         self.keeps_host = Some(Box::new(knows));
         self
     }
 
-    /// Takes an entry from elsewhere than the flusher.
-    pub fn take_entry(&mut self, entry: &Entry<'_>) {
+    /// Takes an entry from another source than the flusher.
+    pub fn take_entry(&mut self, entry: &LogEntry<'_>) {
         if self.batch.len() >= MOST_BYTES {
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         match (&self.keeps_host, entry.host) {
             (Some(keeps), Some(host)) if !keeps(host) => {
-                pack(&Entry { host: Some(OTHER.as_bytes()), ..*entry }, &mut self.batch);
+                pack(&LogEntry { host: Some(OTHER_HOSTS.as_bytes()), ..*entry }, &mut self.batch);
             }
             _ => pack(entry, &mut self.batch),
         }
@@ -261,12 +261,12 @@ impl StoreTap {
         }
         let Some(sender) = &self.sender else { return };
         let batch = std::mem::take(&mut self.batch);
-        match sender.try_send(Message::Batch { events: self.events, bytes: batch }) {
+        match sender.try_send(KeeperMessage::Batch { events: self.events, bytes: batch }) {
             Ok(()) => {
                 self.batch.reserve(1024);
                 self.events = 0;
             }
-            Err(TrySendError::Full(Message::Batch { bytes, .. })) => self.batch = bytes,
+            Err(TrySendError::Full(KeeperMessage::Batch { bytes, .. })) => self.batch = bytes,
             Err(_) => {
                 self.counts.dropped.fetch_add(u64::from(self.events), Ordering::Relaxed);
                 self.events = 0;

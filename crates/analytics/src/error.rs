@@ -1,29 +1,29 @@
-//! Errors of the log store, grouped by who can fix them.
+//! Errors of the log store, grouped by the party that can fix them.
 
 use std::fmt;
 
 use offramp_observe::panics::Panicked;
 
-/// An error of this crate.
+/// An error of the log store or of a question to it.
 #[derive(Debug)]
 pub enum Error {
-    /// The store's URL is wrong or refused. The text has the reason.
+    /// The store's URL is wrong or refused, for this reason.
     Url(String),
-    /// Another process holds the store; trying again later may work.
+    /// Another process holds the store; a retry may succeed.
     Busy(String),
-    /// The store cannot be reached; trying again later may work.
+    /// The store cannot be reached; a retry may succeed.
     Away(String),
-    /// The store may be read but not written.
+    /// The store can be read but not written.
     ReadOnly(String),
     /// The disk or the quota is full.
     Full(String),
     /// The store's file is damaged, or is not a store.
     Corrupt(String),
-    /// The store was written by a later version of Offramp: the version found, and the latest known here.
+    /// The store was written by a later version of Offramp: the version found, and the latest one supported.
     TooNew(i64, i64),
-    /// A question is wrong, or not allowed: what, and why.
+    /// A question is malformed or not allowed, for this reason.
     Question(String),
-    /// A question ran longer than it was allowed to.
+    /// A question exceeded its time limit.
     TimedOut,
     /// A file could not be read or written.
     Io(String, std::io::Error),
@@ -32,7 +32,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same may succeed later without anybody repairing the store.
+    /// Returns `true` if a retry may succeed without repair of the store.
     #[must_use]
     pub const fn is_passing(&self) -> bool {
         matches!(self, Self::Busy(_) | Self::Away(_) | Self::Full(_) | Self::ReadOnly(_) | Self::Io(..))
@@ -59,7 +59,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The work of the store panicked, which may pass like another failure.
+/// A panic of the store's code, which may pass like other failures.
 impl From<Panicked> for Error {
     fn from(panicked: Panicked) -> Self {
         Self::Store(format!("a fault in Offramp: {panicked}"))

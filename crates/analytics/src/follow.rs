@@ -1,16 +1,18 @@
-//! Following a log that grows: neither losing nor doubling a line, whatever happens to the file or to this process.
+//! Follows a growing log without losing or duplicating a line, whatever happens to the file or to this
+//! process.
 //!
-//! Every batch is committed together with how far its file was read: which file (device and inode, and what it says
-//! at its beginning and before the position) and how many of its bytes are whole lines that are in the store. After a
-//! kill the next start continues there, also if the file was renamed, copied or compressed meanwhile.
+//! Every batch is committed together with the position in its file: the identity of the file (device, inode,
+//! and digests of its beginning and of the bytes before the position) and the bytes of whole lines that are
+//! in the store. After a kill the next start continues there, even if the file was renamed, copied or
+//! compressed meanwhile.
 //!
-//! A file that was renamed is kept open until the log has been rotated again: servers write to it for as long as they
-//! have it open. What the log was while nobody looked is found by its name, unless the store knows that it is
-//! something else.
+//! A renamed file stays open until the log is rotated again, since servers write to it for as long as they
+//! have it open. Files that were the log while no process followed it are found by name, unless the store
+//! knows that they are something else.
 //!
-//! What cannot be known is reported as a [`Gap`](crate::ingest::Gap): a file that was deleted, or truncated without a
-//! copy, before its end could be seen; or more copies than can be found, made while nobody looked. What a server writes
-//! between the copy and the truncation is lost for every reader.
+//! Possible loss is reported as a [`Gap`](crate::ingest::Gap): a file that was deleted, or truncated without
+//! a copy, before its end was read; or more copies than can be found, made while no process followed. Lines
+//! that a server writes between copy and truncation are lost for every reader.
 
 mod known;
 mod rotation;
@@ -28,64 +30,73 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::Error;
-use crate::ingest::identity::{self, Beginning, read_at};
-use crate::ingest::{Drained, Ingest, Mark, Sink};
+use crate::ingest::identity::{self, FilePrefix, read_at};
+use crate::ingest::{DrainOutcome, EntrySink, LogImport, Mark};
 use crate::store::files::{FileRecord, FileState};
 
-use known::Known;
+use known::KnownFiles;
 use rotation::{Beside, Past};
-use tail::{FileId, Filled, Tail};
-use watch::{LOOK_RARELY, Watch, Woken};
+use tail::{FileId, Filled, TailedFile};
+use watch::{LOOK_RARELY, LogWatch, Woken};
 
-/// Where to begin with a log that the store knows nothing of.
+/// The starting point in a log that the store does not know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Start {
-    /// With its first line.
+pub enum StartAt {
+    /// The first line of the log.
     #[default]
     Beginning,
-    /// With what is written from now on.
+    /// The present end of the log.
     End,
 }
 
 /// Follows a log until it is stopped. The file need not exist yet.
 ///
-/// A line that comes after a pause is stored at once, one of many within ten seconds; when none come, nothing runs.
+/// A line after a pause is stored at once, frequent lines within ten seconds; without lines nothing runs.
 ///
 /// # Errors
-/// If the log cannot be read, or the sink fails for good. What is committed by then is consistent: follow again to
+/// The log cannot be read, or the sink fails for good. The committed part is consistent: follow again to
 /// continue.
-pub fn follow<S: Sink>(ingest: &mut Ingest<S>, path: &Path, start: Start) -> Result<(), Error> {
+pub fn follow<S: EntrySink>(ingest: &mut LogImport<S>, path: &Path, start: StartAt) -> Result<(), Error> {
     attend(ingest, path, start, Until::Stopped).map(drop)
 }
 
-/// Whether something of a log was in the store before.
+/// States if the store knew a log before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// Nothing was. If no line was understood now either, nothing is remembered of it.
+pub enum Familiarity {
+    /// The store had nothing of it. If no line parsed now either, nothing is remembered.
     Never,
-    /// Something was.
+    /// The store had part of it.
     Before,
 }
 
-/// Reads what is new in a log since it was read last, and in what was the log meanwhile, and ends.
+/// Reads what was added to a log, and to its rotated files, since the last time, and returns.
 ///
 /// # Errors
-/// As [`follow`].
-pub fn resume<S: Sink>(ingest: &mut Ingest<S>, path: &Path, start: Start) -> Result<Seen, Error> {
+/// Like [`follow`].
+pub fn resume<S: EntrySink>(
+    ingest: &mut LogImport<S>,
+    path: &Path,
+    start: StartAt,
+) -> Result<Familiarity, Error> {
     attend(ingest, path, start, Until::Read)
 }
 
-/// How long a log is read.
+/// The end of the reading.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
     Stopped,
     Read,
 }
 
-fn attend<S: Sink>(ingest: &mut Ingest<S>, path: &Path, start: Start, until: Until) -> Result<Seen, Error> {
+fn attend<S: EntrySink>(
+    ingest: &mut LogImport<S>,
+    path: &Path,
+    start: StartAt,
+    until: Until,
+) -> Result<Familiarity, Error> {
     let stop = ingest.stop().clone();
     let mut follower = Follower::new(ingest, path)?;
-    // Nothing would be known of a log that made no sense: see `commit`.
+    // A log without a line that parses leaves no record: see `commit`.
     if until == Until::Read && !follower.ingest.sink().files(&follower.source)?.is_empty() {
         follower.ingest.go_on();
     }
@@ -95,97 +106,103 @@ fn attend<S: Sink>(ingest: &mut Ingest<S>, path: &Path, start: Start, until: Unt
     });
     match outcome {
         Ok(()) => Ok(follower.seen),
-        // What the store has not got is read again from the last position on.
-        Err(Failure::Sink(error)) if error.is_passing() && stop.is_requested() => Ok(Seen::Before),
-        Err(Failure::Sink(error)) => Err(error),
-        Err(Failure::Read(error)) => Err(Error::Io(path.display().to_string(), error)),
+        // Uncommitted lines are read again from the last position.
+        Err(FollowFailure::Sink(error)) if error.is_passing() && stop.is_requested() => {
+            Ok(Familiarity::Before)
+        }
+        Err(FollowFailure::Sink(error)) => Err(error),
+        Err(FollowFailure::Read(error)) => Err(Error::Io(path.display().to_string(), error)),
     }
 }
 
-/// What ends the following.
-enum Failure {
+/// The failure that ended the following.
+enum FollowFailure {
     Read(io::Error),
     Sink(Error),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for FollowFailure {
     fn from(error: io::Error) -> Self {
         Self::Read(error)
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for FollowFailure {
     fn from(error: Error) -> Self {
         Self::Sink(error)
     }
 }
 
+/// The files beside the log, which a rotation makes.
+#[derive(Default)]
+struct Neighbours {
+    /// The files of the last look.
+    listed: Vec<Beside>,
+    /// Set if names have changed since that look.
+    renamed: bool,
+    /// Set if a file cannot be read yet: the oldest modification time to look at.
+    unready: Option<SystemTime>,
+    /// Copies made and not found; negative for copies found before the kernel reported them.
+    unfound: isize,
+}
+
 struct Follower<'i, S> {
-    ingest: &'i mut Ingest<S>,
+    ingest: &'i mut LogImport<S>,
     path: PathBuf,
     /// The name of the source in the store.
     source: String,
-    watch: Watch,
-    known: Known,
-    seen: Seen,
-    /// Whether to remember nothing before a line has parsed.
+    watch: LogWatch,
+    known: KnownFiles,
+    seen: Familiarity,
+    /// Set while nothing is remembered because no line has parsed yet.
     must_understand: bool,
-    /// What the log's name meant when it was looked up last.
-    log: Option<Tail>,
-    /// What it meant before, the oldest first: servers may still write there.
-    older: VecDeque<Tail>,
-    /// Where a file beside the log cannot be read yet: how old such files may be.
-    unready: Option<SystemTime>,
-    /// Whether names have changed since the files beside the log were looked at, and which there were.
-    renamed: bool,
-    beside: Vec<Beside>,
-    /// How many copies were made and not found; below zero, how many were found that the kernel has not told of yet.
-    unfound: isize,
-    /// For how long a file must be quiet to be done with after another rotation.
+    /// The file at the log's path, as of the last look.
+    log: Option<TailedFile>,
+    /// Earlier files at that path, oldest first: servers may still write to them.
+    older: VecDeque<TailedFile>,
+    neighbours: Neighbours,
+    /// The time without writes after which a rotated file is finished.
     quiet: Duration,
-    /// When something was read last.
+    /// The time of the last successful read.
     read: Option<Instant>,
-    /// When the log was rotated last, or began to be.
+    /// The time at which the last rotation began.
     rotation: Option<Instant>,
 }
 
-impl<'i, S: Sink> Follower<'i, S> {
-    fn new(ingest: &'i mut Ingest<S>, path: &Path) -> Result<Self, Error> {
+impl<'i, S: EntrySink> Follower<'i, S> {
+    fn new(ingest: &'i mut LogImport<S>, path: &Path) -> Result<Self, Error> {
         let name = |error| Error::Io(path.display().to_string(), error);
         let path = std::path::absolute(path).map_err(name)?;
         let source = path.display().to_string();
-        let watch = Watch::new(&path);
+        let watch = LogWatch::new(&path);
         Ok(Self {
             ingest,
             path,
             source,
             watch,
-            known: Known::default(),
-            seen: Seen::Before,
+            known: KnownFiles::default(),
+            seen: Familiarity::Before,
             must_understand: false,
             log: None,
             older: VecDeque::new(),
-            unready: None,
-            renamed: false,
-            beside: Vec::new(),
-            unfound: 0,
+            neighbours: Neighbours::default(),
             quiet: QUIET,
             read: None,
             rotation: None,
         })
     }
 
-    /// Finds the places where the last run ended.
-    fn resume(&mut self, start: Start) -> Result<(), Failure> {
-        self.known = Known::new(self.ingest.sink().files(&self.source)?);
+    /// Restores the positions of the last run.
+    fn resume(&mut self, start: StartAt) -> Result<(), FollowFailure> {
+        self.known = KnownFiles::new(self.ingest.sink().files(&self.source)?);
         if self.known.is_empty() {
             self.note_older()?;
         }
         if self.known.newest().is_none() {
-            self.seen = Seen::Never;
-            if let (Start::End, Some(file)) = (start, self.open()?) {
+            self.seen = Familiarity::Never;
+            if let (StartAt::End, Some(file)) = (start, self.open()?) {
                 let record = self.new_record(&file)?;
-                self.begin(Tail::at_end(file, record)?)?;
+                self.begin(TailedFile::at_end(file, record)?)?;
             }
             return Ok(());
         }
@@ -195,7 +212,7 @@ impl<'i, S: Sink> Follower<'i, S> {
         self.forget_empty(found)
     }
 
-    fn run(&mut self) -> Result<(), Failure> {
+    fn run(&mut self) -> Result<(), FollowFailure> {
         self.note_beside()?;
         while !self.ingest.stop().is_requested() {
             let begun = Instant::now();
@@ -203,7 +220,7 @@ impl<'i, S: Sink> Follower<'i, S> {
             let pace = (begun.elapsed() * REST).clamp(LEAST_REST, MOST_REST);
             let limit = if self.is_waiting() { LOOK_AGAIN } else { LOOK_RARELY };
             let woken = match self.watch.wait(self.ingest.stop(), limit)? {
-                // Lines that come one by one are taken together.
+                // Gathers lines that arrive one by one.
                 Woken::Content => {
                     let is_rotating = self.rotation.is_some_and(|since| since.elapsed() < ALERT);
                     let pace = if is_rotating { ALERT_REST } else { pace };
@@ -215,7 +232,7 @@ impl<'i, S: Sink> Follower<'i, S> {
             match woken {
                 Woken::Names => {
                     self.rotation = Some(Instant::now());
-                    self.renamed = true;
+                    self.neighbours.renamed = true;
                 }
                 Woken::Content => {}
                 Woken::Stopped => return Ok(()),
@@ -224,15 +241,15 @@ impl<'i, S: Sink> Follower<'i, S> {
         Ok(())
     }
 
-    /// What lies beside the log before anybody waits for changes.
-    fn note_beside(&mut self) -> Result<(), Failure> {
-        self.beside = rotation::past(&self.path, &self.known)?.iter().map(Past::beside).collect();
+    /// Records the files beside the log before waiting for changes.
+    fn note_beside(&mut self) -> Result<(), FollowFailure> {
+        self.neighbours.listed = rotation::past(&self.path, &self.known)?.iter().map(Past::beside).collect();
         Ok(())
     }
 
-    /// Reads what there is now.
-    fn run_once(&mut self) -> Result<(), Failure> {
-        self.must_understand = self.seen == Seen::Never;
+    /// Reads the present content.
+    fn run_once(&mut self) -> Result<(), FollowFailure> {
+        self.must_understand = self.seen == Familiarity::Never;
         loop {
             let before = self.ingest.report().bytes;
             self.pass()?;
@@ -242,12 +259,12 @@ impl<'i, S: Sink> Follower<'i, S> {
         }
     }
 
-    /// Looks at everything once, and reads what there is.
-    fn pass(&mut self) -> Result<(), Failure> {
-        let since = std::mem::take(&mut self.renamed).then(|| self.newest());
+    /// Checks every file once, and reads what was added.
+    fn pass(&mut self) -> Result<(), FollowFailure> {
+        let since = std::mem::take(&mut self.neighbours.renamed).then(|| self.newest());
         for _ in 0..TURNS {
             self.read_older()?;
-            if self.read_log()? == Name::Kept && self.replaced()? == Name::Kept {
+            if self.read_log()? == PathState::Kept && self.replaced()? == PathState::Kept {
                 break;
             }
         }
@@ -263,29 +280,29 @@ impl<'i, S: Sink> Follower<'i, S> {
             self.forget_empty(found)?;
         }
         if self.older.len() > open {
-            // Nobody writes to what was found, so that nothing would wake anybody who should read it.
+            // A file found now has no writer, so no event would cause another pass.
             self.read_older()?;
         }
         Ok(self.ingest.tend()?)
     }
 
-    /// Whether something beside the log is expected to be readable soon.
+    /// Returns `true` if a file beside the log is expected to become readable soon.
     fn is_waiting(&self) -> bool {
-        self.unready.is_some()
+        self.neighbours.unready.is_some()
             || self.known.unfinished().len() > self.older.len() + usize::from(self.log.is_some())
     }
 
-    /// When what is known to have been the log last had been written to.
+    /// The last modification of the newest file known to have been the log.
     fn newest(&self) -> SystemTime {
         self.known.newest().map_or(SystemTime::UNIX_EPOCH, |newest| newest.modified)
     }
 
-    /// Has files beside the log looked at next that are not older than this.
+    /// Includes files beside the log that are not older than this in the next look.
     fn look_since(&mut self, since: SystemTime) {
-        self.unready = Some(self.unready.map_or(since, |unready| unready.min(since)));
+        self.neighbours.unready = Some(self.neighbours.unready.map_or(since, |unready| unready.min(since)));
     }
 
-    /// The log by its name, if there is one now.
+    /// Opens the file at the log's path, if there is one.
     fn open(&self) -> io::Result<Option<File>> {
         match File::open(&self.path) {
             Ok(file) => Ok(Some(file)),
@@ -295,12 +312,12 @@ impl<'i, S: Sink> Follower<'i, S> {
     }
 
     fn new_record(&self, file: &File) -> io::Result<FileRecord> {
-        let beginning = Beginning::of_file(file)?;
+        let beginning = FilePrefix::of_file(file)?;
         Ok(identity::record(self.known.next(), &self.path, &file.metadata()?, &beginning))
     }
 
-    /// From now on this file is read as the log.
-    fn begin(&mut self, mut tail: Tail) -> Result<(), Failure> {
+    /// Reads this file as the log from now on.
+    fn begin(&mut self, mut tail: TailedFile) -> Result<(), FollowFailure> {
         self.ingest.next_source();
         let record = tail.record()?.clone();
         if record.position > 0 {
@@ -311,18 +328,18 @@ impl<'i, S: Sink> Follower<'i, S> {
         self.commit(&record)
     }
 
-    /// Begins with what the name means now, if anything.
-    fn begin_log(&mut self) -> Result<(), Failure> {
+    /// Starts with the file at the log's path, if any.
+    fn begin_log(&mut self) -> Result<(), FollowFailure> {
         let Some(file) = self.open()? else { return Ok(()) };
         let record = self.new_record(&file)?;
-        self.begin(Tail::new(file, record)?)
+        self.begin(TailedFile::new(file, record)?)
     }
 
     fn watch_files(&mut self) {
         self.watch.files(self.older.iter().chain(&self.log).map(|tail| &tail.file));
     }
 
-    fn commit(&mut self, record: &FileRecord) -> Result<(), Failure> {
+    fn commit(&mut self, record: &FileRecord) -> Result<(), FollowFailure> {
         let report = self.ingest.report();
         if !self.must_understand || report.accepted > 0 || report.rejected == 0 {
             self.ingest.commit(Some(Mark { source: &self.source, file: record }))?;
@@ -332,41 +349,41 @@ impl<'i, S: Sink> Follower<'i, S> {
     }
 
     /// Continues with the log, if its file is known.
-    fn find_log(&mut self) -> Result<(), Failure> {
+    fn find_log(&mut self) -> Result<(), FollowFailure> {
         let Some(file) = self.open()? else { return Ok(()) };
         let Some(record) = self.known.of(FileId::of(&file.metadata()?)).cloned() else { return Ok(()) };
-        // Of a log that was empty nobody can tell whether it has been truncated since.
+        // After an empty log it is unknown whether it was truncated since.
         let is_new = record.position == 0 && record.start.length == 0;
         if record.state == FileState::Older || is_new {
             return Ok(());
         }
-        let mut tail = Tail::new(file, FileRecord { state: FileState::Reading, ..record })?;
+        let mut tail = TailedFile::new(file, FileRecord { state: FileState::Reading, ..record })?;
         if tail.is_same()? { self.begin(tail) } else { Ok(()) }
     }
 
-    /// Reads to the end of the log, and gives whether its name means the same as before.
-    fn read_log(&mut self) -> Result<Name, Failure> {
+    /// Reads to the end of the log; returns what its path refers to now.
+    fn read_log(&mut self) -> Result<PathState, FollowFailure> {
         let Some(mut tail) = self.log.take() else {
             self.begin_log()?;
-            return Ok(if self.log.is_some() { Name::Changed } else { Name::Kept });
+            return Ok(if self.log.is_some() { PathState::Changed } else { PathState::Kept });
         };
         match self.read_tail(&mut tail)? {
             Filled::Changed => {
                 self.truncated(&mut tail)?;
-                Ok(Name::Changed)
+                Ok(PathState::Changed)
             }
             Filled::Dry | Filled::More(_) => {
                 self.log = Some(tail);
-                Ok(Name::Kept)
+                Ok(PathState::Kept)
             }
         }
     }
 
     /// Reads to the present end of a file.
-    fn read_tail(&mut self, tail: &mut Tail) -> Result<Filled, Failure> {
+    fn read_tail(&mut self, tail: &mut TailedFile) -> Result<Filled, FollowFailure> {
         let before = tail.lines.passed();
         let filled = loop {
-            while self.ingest.drain(&mut tail.lines)? == Drained::Full {
+            while self.ingest.drain(&mut tail.lines)? == DrainOutcome::Full {
                 let record = tail.record()?.clone();
                 self.commit(&record)?;
             }
@@ -393,30 +410,30 @@ impl<'i, S: Sink> Follower<'i, S> {
         Ok(filled)
     }
 
-    /// The log is not what it was: its copy is read to the end if there is one, and the file is begun again.
-    fn truncated(&mut self, tail: &mut Tail) -> Result<(), Failure> {
+    /// Handles a truncated log: reads its copy to the end, if there is one, and starts the file anew.
+    fn truncated(&mut self, tail: &mut TailedFile) -> Result<(), FollowFailure> {
         self.rotation = Some(Instant::now());
         let record = tail.record_before().clone();
         let file = tail.file.try_clone()?;
         self.look_since(self.newest());
         self.find(record)?;
-        // First, so that a copy of what the log is now is not taken for something else.
+        // First, so that a copy of the present log is not taken for something else.
         let record = self.new_record(&file)?;
-        self.begin(Tail::new(file, record)?)?;
+        self.begin(TailedFile::new(file, record)?)?;
         let found = self.find_unknown()?;
         self.forget_empty(found)
     }
 
-    /// If the name means another file, that is the log from now on.
-    fn replaced(&mut self) -> Result<Name, Failure> {
-        // The name may be back in a moment: between a rename and a creation there is nothing.
-        let Some(file) = self.open()? else { return Ok(Name::Kept) };
+    /// Switches to another file at the log's path.
+    fn replaced(&mut self) -> Result<PathState, FollowFailure> {
+        // Between rename and creation the path is briefly absent.
+        let Some(file) = self.open()? else { return Ok(PathState::Kept) };
         let metadata = file.metadata()?;
         match &mut self.log {
-            None => return Ok(Name::Kept),
+            None => return Ok(PathState::Kept),
             Some(log) if FileId::of(&metadata) == log.id => {
                 log.confirm(&metadata);
-                return Ok(Name::Kept);
+                return Ok(PathState::Kept);
             }
             Some(_) => {}
         }
@@ -429,12 +446,12 @@ impl<'i, S: Sink> Follower<'i, S> {
         }
         self.find_unknown()?;
         let record = self.new_record(&file)?;
-        self.begin(Tail::new(file, record)?)?;
-        Ok(Name::Changed)
+        self.begin(TailedFile::new(file, record)?)?;
+        Ok(PathState::Changed)
     }
 
-    /// Reads what was added to older files, and is done with those to which nothing more is expected.
-    fn read_older(&mut self) -> Result<(), Failure> {
+    /// Reads what was added to rotated files, and closes those that expect nothing more.
+    fn read_older(&mut self) -> Result<(), FollowFailure> {
         for _ in 0..self.older.len() {
             let Some(mut tail) = self.older.pop_front() else { break };
             match self.read_tail(&mut tail)? {
@@ -446,7 +463,7 @@ impl<'i, S: Sink> Follower<'i, S> {
             }
         }
         let quiet = self.quiet;
-        let is_done = |older: &VecDeque<Tail>| {
+        let is_done = |older: &VecDeque<TailedFile>| {
             older.len() > MOST_OLDER
                 || (older.len() > 1 && older.front().is_some_and(|tail| tail.quiet() >= quiet))
         };
@@ -458,8 +475,8 @@ impl<'i, S: Sink> Follower<'i, S> {
         Ok(())
     }
 
-    /// Nothing more is expected of a file: its last line needs no line feed.
-    fn finish(&mut self, mut tail: Tail) -> Result<(), Failure> {
+    /// Finishes a file: its last line needs no line feed.
+    fn finish(&mut self, mut tail: TailedFile) -> Result<(), FollowFailure> {
         if let Some(last) = tail.lines.rest() {
             self.ingest.line(last)?;
         }
@@ -468,28 +485,28 @@ impl<'i, S: Sink> Follower<'i, S> {
     }
 }
 
-/// What the log's name means, in comparison to the last look.
+/// The file at the log's path, compared with the last look.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Name {
+enum PathState {
     Kept,
     Changed,
 }
 
-/// How many times as long as it took a pass rests: a hundredth of a percent of one CPU is used, while few lines come.
+/// The pause after a pass as a multiple of its duration: a hundredth of a percent of one CPU at low rates.
 const REST: u32 = 10_000;
-/// The bounds of that.
+/// The bounds of the pause.
 const LEAST_REST: Duration = Duration::from_secs(1);
 const MOST_REST: Duration = Duration::from_secs(10);
-/// For so long after a file was renamed or copied every line is looked at soon: the copied log is truncated next.
+/// The time after a rename or copy during which every line is read soon: a copied log is truncated next.
 const ALERT: Duration = Duration::from_secs(60);
 const ALERT_REST: Duration = Duration::from_millis(20);
-/// So much of a log is looked at again where reading goes on in its middle.
+/// The bytes before the position that are compared again when reading resumes.
 const BEGINNING: usize = 64 << 10;
-/// How many rotations are looked after in one pass.
+/// Rotations handled in one pass.
 const TURNS: usize = 16;
-/// How often to look for what cannot be read yet.
+/// The interval between looks at unreadable files.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// How many older files are held open: even servers that finish long downloads have closed the oldest by then.
+/// Rotated files held open: by then even servers with long downloads have closed the oldest.
 const MOST_OLDER: usize = 4;
-/// After another rotation, a file without writes for this long is closed.
+/// The time without writes after which a rotated file is closed at the next rotation.
 const QUIET: Duration = Duration::from_secs(600);

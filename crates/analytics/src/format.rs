@@ -1,8 +1,8 @@
-//! Formats of access logs, compiled once; the parser of lines that comes of it allocates nothing per line.
+//! Access log formats, compiled once into parsers that do not allocate per line.
 //!
 //! Named formats, nginx's `log_format` strings and regular expressions with named groups all fill the same
-//! [`Entry`]. Nothing is guessed: a line that differs from its format is refused with the place, and what a format
-//! does not say stays absent.
+//! [`LogEntry`]. Nothing is guessed: a line that differs from its format is rejected with the offset, and fields
+//! that a format does not have stay absent.
 
 mod address;
 mod compile;
@@ -23,44 +23,44 @@ mod tests;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-use crate::entry::Entry;
+use crate::entry::LogEntry;
 use crate::parse_error::ParseError;
 
-use draft::Draft;
+use draft::EntryDraft;
 use escape::Escapes;
 use haproxy::HaproxyLog;
 use layout::{NamedLayout, Twins};
-use time::Clock;
+use time::TimestampParser;
 
-/// A format of log lines, compiled. [`LogFormat::parser`] makes parsers of it.
+/// A compiled log format. [`InputFormat::parser`] makes parsers of it.
 ///
-/// From text (`parse::<LogFormat>()`) it is a name, else an nginx format if it has a `$` and no named group, else a
-/// regular expression.
+/// Parsed from text (`parse::<InputFormat>()`) it is a name, else an nginx format if it has a `$` and no named
+/// group, else a regular expression.
 #[derive(Clone, Debug)]
-pub struct LogFormat {
-    kind: Kind,
+pub struct InputFormat {
+    kind: ParserKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
-    Program(program::Program),
+enum ParserKind {
+    Program(program::LineProgram),
     Json,
     Haproxy(HaproxyLog),
-    Pattern(pattern::Pattern),
+    Pattern(pattern::LinePattern),
 }
 
-impl LogFormat {
+impl InputFormat {
     /// One of [`NAMES`].
     ///
     /// # Errors
     /// [`FormatError::Name`] for any other name.
     pub fn named(name: &str) -> Result<Self, FormatError> {
         let kind = match (NamedLayout::named(name), name) {
-            (Some(layout), _) => Kind::Program(layout.program()?),
-            (_, "json" | "caddy" | "traefik") => Kind::Json,
-            (_, "haproxy") => Kind::Haproxy(HaproxyLog::Either),
-            (_, "httplog") => Kind::Haproxy(HaproxyLog::Http),
-            (_, "httpslog") => Kind::Haproxy(HaproxyLog::Https),
+            (Some(layout), _) => ParserKind::Program(layout.program()?),
+            (_, "json" | "caddy" | "traefik") => ParserKind::Json,
+            (_, "haproxy") => ParserKind::Haproxy(HaproxyLog::Either),
+            (_, "httplog") => ParserKind::Haproxy(HaproxyLog::Http),
+            (_, "httpslog") => ParserKind::Haproxy(HaproxyLog::Https),
             _ => return Err(FormatError::Name(name.to_owned())),
         };
         Ok(Self { kind })
@@ -68,36 +68,37 @@ impl LogFormat {
 
     /// The string of an nginx `log_format`, or the whole directive with its name, `escape=` and quotes.
     ///
-    /// Variables without a meaning for an entry are stepped over. `$http_x_forwarded_for` wins over `$remote_addr`
-    /// where it has an address: it is as true as whoever wrote the header.
+    /// Variables without a meaning for an entry are skipped. `$http_x_forwarded_for` takes precedence over
+    /// `$remote_addr` if it has an address; it is only as trustworthy as its sender.
     ///
     /// # Errors
-    /// If two variables have nothing between them, so that nobody could tell where one ends; if no variable says when.
+    /// Two variables have nothing between them, so the end of the first is ambiguous; or no variable has the
+    /// time.
     pub fn nginx(format: &str) -> Result<Self, FormatError> {
-        Ok(Self { kind: Kind::Program(compile::compile(format)?) })
+        Ok(Self { kind: ParserKind::Program(compile::compile(format)?) })
     }
 
-    /// A regular expression with named groups, matched against bytes; the groups are named as nginx's variables, or
-    /// `time`, `client`, `host`, `method`, `path`, `query`, `status`, `bytes`, `referer`, `agent`, `user`, `duration`
-    /// (seconds), `duration_ms`, `duration_us` …
+    /// A regular expression with named groups, matched against bytes. Groups are named like nginx's
+    /// variables, or `time`, `client`, `host`, `method`, `path`, `query`, `status`, `bytes`, `referer`,
+    /// `agent`, `user`, `duration` (seconds), `duration_ms`, `duration_us` …
     ///
     /// # Errors
-    /// If the expression is none, if a group's name has no meaning, or if no group says when.
+    /// The expression is invalid, a group's name has no meaning, or no group has the time.
     pub fn regex(pattern: &str) -> Result<Self, FormatError> {
-        Ok(Self { kind: Kind::Pattern(pattern::Pattern::new(pattern)?) })
+        Ok(Self { kind: ParserKind::Pattern(pattern::LinePattern::new(pattern)?) })
     }
 
-    /// A parser of this format. `utc_offset` is what times without an offset are taken to be ahead of UTC, in seconds:
+    /// A parser of this format. `utc_offset` is the offset from UTC, in seconds, of times without one:
     /// HAProxy writes none.
     #[must_use]
     pub fn parser(&self, utc_offset: i32) -> Parser {
         let locations = match &self.kind {
-            Kind::Pattern(pattern) => Some(pattern.locations()),
+            ParserKind::Pattern(pattern) => Some(pattern.locations()),
             _ => None,
         };
         Parser {
             format: self.clone(),
-            clock: Clock::new(utc_offset.into()),
+            clock: TimestampParser::new(utc_offset.into()),
             scratch: Vec::new(),
             locations,
             twins: Twins::default(),
@@ -105,7 +106,7 @@ impl LogFormat {
     }
 }
 
-impl FromStr for LogFormat {
+impl FromStr for InputFormat {
     type Err = FormatError;
 
     fn from_str(text: &str) -> Result<Self, FormatError> {
@@ -118,64 +119,70 @@ impl FromStr for LogFormat {
     }
 }
 
-/// Parses lines of one format. Its memory is reused from line to line, so an entry must be done with before the next.
+/// A parser of lines in one format. Its memory is reused, so each entry must be dropped before the next line.
 #[derive(Clone, Debug)]
 pub struct Parser {
-    format: LogFormat,
-    clock: Clock,
+    format: InputFormat,
+    clock: TimestampParser,
     scratch: Vec<u8>,
     locations: Option<regex::bytes::CaptureLocations>,
     twins: Twins,
 }
 
 impl Parser {
-    /// Looks at the first lines of a log, in `block`, before any is parsed: some formats can only be told apart by
+    /// Inspects the first lines of a log, in `block`, before any is parsed: some formats differ only over
     /// several lines.
     pub fn begin(&mut self, block: &[u8]) {
         self.twins = Twins::default();
-        let Kind::Program(program) = &self.format.kind else { return };
+        let ParserKind::Program(program) = &self.format.kind else { return };
         let Some(layout) = program.layout.filter(|layout| layout.has_twin()) else { return };
         for line in block.split(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let mut draft = Draft::default();
+            let mut draft = EntryDraft::default();
             if program.run(line, &mut draft, &mut self.clock).is_ok() {
                 layout.look(&draft, &mut self.twins);
             }
         }
     }
 
-    /// Goes on with a log whose lines have made sense before.
+    /// Continues with a log of which lines have parsed before.
     pub fn go_on(&mut self) {
         self.twins.settle();
     }
 
-    /// The entry in `line`, which has no line end. `None` for a line that is sound but is no request: other events in
-    /// a JSON log.
+    /// Parses `line`, which has no line end. Returns `None` for a valid line that is not a request, such as
+    /// another event in a JSON log.
     ///
     /// # Errors
-    /// Where the line stops making sense.
-    pub fn parse<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Entry<'a>>, ParseError> {
-        let mut draft = Draft::default();
+    /// The offset at which the line deviates from the format.
+    pub fn parse<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<LogEntry<'a>>, ParseError> {
+        self.parse_whole(line).map_err(|error| {
+            if is_traefik_text(line) { ParseError { expected: TRAEFIK.into(), ..error } } else { error }
+        })
+    }
+
+    fn parse_whole<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<LogEntry<'a>>, ParseError> {
+        let mut draft = EntryDraft::default();
         let clock = &mut self.clock;
         let escapes = match &self.format.kind {
-            Kind::Program(program) => {
+            ParserKind::Program(program) => {
                 program.run(line, &mut draft, clock)?;
                 if let Some(layout) = program.layout {
                     layout.check(line, &draft, &mut self.twins)?;
                 }
                 program.escapes
             }
-            Kind::Json => {
+            ParserKind::Json => {
                 if !json::run(line, &mut draft, clock)? {
                     return Ok(None);
                 }
                 Escapes::Backslash
             }
-            Kind::Haproxy(log) => {
+            ParserKind::Haproxy(log) => {
                 haproxy::run(*log, line, &mut draft, clock)?;
                 Escapes::Hash
             }
-            Kind::Pattern(pattern) => {
+            ParserKind::Pattern(pattern) => {
                 let locations = self.locations.get_or_insert_with(|| pattern.locations());
                 pattern.run(line, &mut draft, clock, locations)?;
                 Escapes::Backslash
@@ -189,22 +196,34 @@ impl Parser {
     }
 }
 
-/// Why a format is none.
+/// Set for the lines that Traefik writes by default: `common`, and behind it referer, agent, the number of the request,
+/// router, server and the duration.
+fn is_traefik_text(line: &[u8]) -> bool {
+    let Some(rest) = line.strip_suffix(b"ms") else { return false };
+    let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let quotes = line.iter().filter(|byte| **byte == b'"').count();
+    digits > 0 && quotes >= 10 && rest[..rest.len() - digits].ends_with(b"\" ")
+}
+
+const TRAEFIK: &str = "another format: this is Traefik's text, which is not read; have Traefik write JSON \
+                       (`accessLog: { format: json }`), and read that with --format traefik";
+
+/// The reason for which a format is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormatError {
     /// There is no format of this name.
     Name(String),
-    /// The `log_format` directive is not as nginx would take it.
+    /// nginx would not accept the `log_format` directive.
     Directive,
-    /// A `$` is followed by no name.
+    /// A `$` without a name.
     Variable,
     /// Two variables with nothing between them.
     Adjacent(String, String),
-    /// Nothing says when a request was made.
+    /// No variable has the time.
     NoTime,
-    /// The regular expression is none; the reason.
+    /// The regular expression is invalid, for this reason.
     Pattern(String),
-    /// A group of the regular expression has a name without a meaning.
+    /// A group of the regular expression has an unknown name.
     Group(String),
 }
 
@@ -242,21 +261,21 @@ impl Display for FormatError {
 
 impl std::error::Error for FormatError {}
 
-/// The named format in which most of these lines make sense, if there is one.
+/// The named format that fits the most of these lines, if any fits.
 #[must_use]
 pub fn recognise(lines: &[Vec<u8>]) -> Option<&'static str> {
     let block = lines.join(&b'\n');
     let understood = |name: &str| {
-        let mut parser = LogFormat::named(name).ok()?.parser(0);
+        let mut parser = InputFormat::named(name).ok()?.parser(0);
         parser.begin(&block);
         Some(lines.iter().filter(|line| matches!(parser.parse(line), Ok(Some(_)))).count())
     };
-    // Of equals the last one wins.
+    // `max_by_key` returns the last maximum, hence `rev`.
     let counted = NAMES.iter().rev().map(|name| (understood(name).unwrap_or(0), *name));
     counted.max_by_key(|(count, _)| *count).filter(|(count, _)| *count > 0).map(|(_, name)| name)
 }
 
-/// The names that [`LogFormat::named`] knows; of several that fit a line the first is advised.
+/// The names for [`InputFormat::named`], in the order in which they are suggested for a line.
 pub const NAMES: &[&str] = &[
     "combined",
     "main",

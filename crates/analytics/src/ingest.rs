@@ -1,7 +1,7 @@
-//! Logs into the store: from standard input, from files, and (see [`crate::follow`]) from files that grow.
+//! Import of logs: from standard input, from files, and (see [`crate::follow`]) from growing files.
 //!
-//! Lines are read in large blocks and parsed where they lie. A line that does not parse is counted and described, and
-//! never ends anything. Memory is bounded whatever the input: by the block and by [`MAX_LINE`].
+//! Lines are read in large blocks and parsed in place. A line that does not parse is counted and described,
+//! and ends nothing. Memory is bounded by the block and by [`MAX_LINE`], whatever the input.
 
 mod gzip;
 pub(crate) mod identity;
@@ -20,75 +20,75 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::Error;
-use crate::entry::Entry;
+use crate::entry::LogEntry;
 use crate::format::Parser;
 use crate::parse_error::ParseError;
 
 pub use input::Input;
 pub use lines::MAX_LINE;
-pub(crate) use lines::{Lines, Next};
+pub(crate) use lines::{LineBuffer, NextLine};
 use memory::Remembered;
-pub use memory::{Again, Before, FileOutcome};
+pub use memory::{Before, FileOutcome, Reimport};
 pub use rejects::Rejects;
-pub use stop::Stop;
+pub use stop::StopSignal;
 pub(crate) use stop::Waited;
 
 pub use crate::store::files::{Digest, FileRecord, FileState};
 
-/// Where entries go. What was added since the last commit becomes durable by the next one, whole or not at all,
-/// together with the position that is given to it. Whatever may pass a sink waits for itself, as
-/// [`crate::StoreSink`] does: an error is final, or what the sink failed with when it was told to stop.
-pub trait Sink {
-    /// Takes one entry.
+/// A destination of entries. A commit makes all entries since the last one durable, atomically and together
+/// with the given position. The sink itself waits out temporary failures, as [`crate::StoreSink`] does: an
+/// error is final, or the last failure before a requested stop.
+pub trait EntrySink {
+    /// Adds one entry.
     ///
     /// # Errors
-    /// If it cannot be kept; reading ends then.
-    fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error>;
+    /// The entry cannot be kept; reading ends.
+    fn add(&mut self, entry: &LogEntry<'_>) -> Result<(), Error>;
 
-    /// Makes what was added durable, and with it how far a file was read.
+    /// Makes all added entries durable, together with the position in a file.
     ///
     /// # Errors
-    /// If that fails; reading ends then.
+    /// The commit fails; reading ends.
     fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error>;
 
-    /// The files of a source that were committed, the oldest first.
+    /// The committed files of a source, oldest first.
     ///
     /// # Errors
-    /// If the store cannot say.
+    /// The store cannot be read.
     fn files(&mut self, source: &str) -> Result<Vec<FileRecord>, Error>;
 
-    /// The files of all sources that begin with these bytes, and their sources.
+    /// The files of all sources whose content starts with these bytes, with their sources.
     ///
     /// # Errors
-    /// If the store cannot say.
+    /// The store cannot be read.
     fn files_with_head(&mut self, head: u64) -> Result<Vec<(String, FileRecord)>, Error>;
 
-    /// Does upkeep; called between batches, and about once a minute while nothing arrives.
+    /// Does upkeep; called between batches, and about once a minute while idle.
     ///
     /// # Errors
-    /// If it never will succeed.
+    /// Upkeep can never succeed.
     fn tend(&mut self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// How far a file of a source has been read.
+/// The read position in a file of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark<'a> {
-    /// The source's name.
+    /// The name of the source.
     pub source: &'a str,
-    /// The file.
+    /// The file with its position.
     pub file: &'a FileRecord,
 }
 
-/// Why lines may be missing from the store; whether there were any is unknown.
+/// A place where lines may be missing from the store; it is unknown if there were any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The file that could not be read to its end, where it was seen last.
+    /// The last known path of the file that could not be read to its end.
     pub path: String,
-    /// How many bytes of it were read.
+    /// The bytes of it that were read.
     pub position: u64,
-    /// What happened, in a few words.
+    /// The event in a few words.
     pub reason: &'static str,
 }
 
@@ -98,69 +98,70 @@ impl fmt::Display for Gap {
     }
 }
 
-/// What has been read so far.
+/// Counts of an import so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Lines, of every kind.
+pub struct ImportReport {
+    /// Lines of every kind.
     pub lines: u64,
     /// Lines that became entries.
     pub accepted: u64,
-    /// Lines that did not parse, or were longer than [`MAX_LINE`].
+    /// Lines that did not parse, or exceeded [`MAX_LINE`].
     pub rejected: u64,
-    /// Lines that are no requests: empty ones, and other events in a JSON log.
+    /// Lines that are not requests: empty ones, and other events in a JSON log.
     pub skipped: u64,
     /// Bytes read, after decompression.
     pub bytes: u64,
-    /// Files that may not have been read to their ends: see [`Gap`].
+    /// Files that may not have been read to their ends; see [`Gap`].
     pub gaps: u64,
-    /// Since the beginning.
+    /// The time since the start of the import.
     pub elapsed: Duration,
 }
 
-/// Why no more lines were taken.
+/// The reason for a pause in taking lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Drained {
+pub(crate) enum DrainOutcome {
     /// No whole line is left.
     Dry,
-    /// The batch is full and wants to be committed.
+    /// The batch is full and must be committed.
     Full,
 }
 
-/// Reads lines, parses them, and gives the entries to a sink in batches.
-pub struct Ingest<S> {
+/// Reads lines, parses them, and passes entries to a sink in batches.
+pub struct LogImport<S> {
     parser: Parser,
     sink: S,
     rejects: Rejects,
-    stop: Stop,
-    report: Report,
+    stop: StopSignal,
+    report: ImportReport,
     begun: Instant,
-    /// The number of the last line in the present source.
+    /// The number of the last line in the current source.
     line: u64,
-    /// Set when the parser has seen how the present source begins.
+    /// Set once the parser has seen the start of the current source.
     is_begun: bool,
-    /// Entries added since the last commit, the bytes of their lines, and since when.
+    /// Entries added since the last commit, the bytes of their lines, and the time of the first.
     pending: u64,
     pending_bytes: usize,
     pending_since: Instant,
-    /// The observer of gaps and of the position in a file.
+    /// Observers of gaps and of the position in a file.
     gap: Box<dyn FnMut(&Gap) + Send>,
-    progress: Option<Box<dyn FnMut(Progress) + Send>>,
+    progress: Option<Box<dyn FnMut(ImportProgress) + Send>>,
 }
 
-/// How far a file has been read.
+/// The progress within a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct ImportProgress {
     /// Bytes of the file on disk.
     pub bytes: u64,
-    /// Requests taken so far, of all files.
+    /// Requests accepted so far, over all files.
     pub accepted: u64,
 }
 
-impl<S: Sink> Ingest<S> {
-    /// `stop` ends the reading from elsewhere, between two lines and with a last commit.
-    pub fn new(parser: Parser, sink: S, rejects: Rejects, stop: Stop) -> Self {
+impl<S: EntrySink> LogImport<S> {
+    /// Creates an import. `stop` ends the reading from another thread, between two lines and with a last
+    /// commit.
+    pub fn new(parser: Parser, sink: S, rejects: Rejects, stop: StopSignal) -> Self {
         let begun = Instant::now();
-        let report = Report::default();
+        let report = ImportReport::default();
         Self {
             parser,
             sink,
@@ -178,39 +179,39 @@ impl<S: Sink> Ingest<S> {
         }
     }
 
-    /// Tells of gaps as they are found.
+    /// Sets a callback for gaps.
     #[must_use]
-    pub fn on_gap(mut self, tell: impl FnMut(&Gap) + Send + 'static) -> Self {
-        self.gap = Box::new(tell);
+    pub fn on_gap(mut self, observer: impl FnMut(&Gap) + Send + 'static) -> Self {
+        self.gap = Box::new(observer);
         self
     }
 
-    /// Tells how far a file has been read, for every block.
+    /// Sets a callback for the position in a file, called for every block.
     #[must_use]
-    pub fn on_progress(mut self, tell: impl FnMut(Progress) + Send + 'static) -> Self {
-        self.progress = Some(Box::new(tell));
+    pub fn on_progress(mut self, observer: impl FnMut(ImportProgress) + Send + 'static) -> Self {
+        self.progress = Some(Box::new(observer));
         self
     }
 
-    /// Reads an input to its end, or until it is stopped. What arrives slowly is committed every second. Nothing of
-    /// it is remembered: see [`Ingest::read_file`].
+    /// Reads an input to its end, or until stopped. Slow input is committed every second. The position is not
+    /// recorded; see [`LogImport::read_file`].
     ///
     /// # Errors
-    /// If reading fails (what was read before that is committed), or the sink.
+    /// Reading fails (earlier entries are committed), or the sink does.
     pub fn read(&mut self, input: &mut Input) -> Result<(), Error> {
         self.read_remembered(input, None)
     }
 
-    /// The same, and commits with the entries how far it was read.
+    /// Like [`read`](Self::read), and commits the position in the file with the entries.
     fn read_remembered(&mut self, input: &mut Input, mut file: Option<&mut Remembered>) -> Result<(), Error> {
         self.line = 0;
         self.is_begun = false;
         if file.as_ref().is_some_and(|file| file.is_continued()) {
             self.go_on();
         }
-        let mut lines = Lines::new();
+        let mut lines = LineBuffer::new();
         loop {
-            while self.drain(&mut lines)? == Drained::Full {
+            while self.drain(&mut lines)? == DrainOutcome::Full {
                 self.commit_lines(file.as_deref_mut(), &lines)?;
             }
             match self.wait(input)? {
@@ -244,13 +245,14 @@ impl<S: Sink> Ingest<S> {
         if self.report.rejected == rejected {
             return self.commit_lines(file, &lines);
         }
-        // A line that has no end and makes no sense is half a line: it is read again when there is more of it.
+        // An unterminated line that does not parse is half a line, and is read again once there is more of
+        // it.
         let mark = file.as_ref().and_then(|file| file.mark(self.report.accepted));
         self.commit(mark)
     }
 
-    /// Commits what is pending, and how far the file was read with it.
-    fn commit_lines(&mut self, mut file: Option<&mut Remembered>, lines: &Lines) -> Result<(), Error> {
+    /// Commits pending entries together with the position after them.
+    fn commit_lines(&mut self, mut file: Option<&mut Remembered>, lines: &LineBuffer) -> Result<(), Error> {
         if let Some(file) = &mut file {
             file.advance(lines);
         }
@@ -258,34 +260,34 @@ impl<S: Sink> Ingest<S> {
         self.commit(mark)
     }
 
-    /// The report as of now.
-    pub fn report(&self) -> Report {
-        Report { elapsed: self.begun.elapsed(), ..self.report.clone() }
+    /// The counts as of now.
+    pub fn report(&self) -> ImportReport {
+        ImportReport { elapsed: self.begun.elapsed(), ..self.report.clone() }
     }
 
-    /// What became of the lines that were rejected.
+    /// The rejected lines so far.
     pub const fn rejects(&self) -> &Rejects {
         &self.rejects
     }
 
-    /// The sink.
+    /// The destination of the entries.
     pub const fn sink(&mut self) -> &mut S {
         &mut self.sink
     }
 
-    /// Whether it was requested to stop.
+    /// Returns `true` once a stop was requested.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stop.is_requested()
     }
 
-    /// Gives the sink back, and the last report.
-    pub fn finish(self) -> (S, Report, Rejects) {
+    /// Returns the sink, the final counts, and the rejected lines.
+    pub fn finish(self) -> (S, ImportReport, Rejects) {
         let report = self.report();
         (self.sink, report, self.rejects)
     }
 
-    /// Waits for input: with entries that are not committed only until they are a second old.
+    /// Waits for input; pending entries are committed once they are a second old.
     fn wait(&mut self, input: &Input) -> Result<Waited, Error> {
         let left = COMMIT_EVERY.saturating_sub(self.pending_since.elapsed());
         if self.pending > 0 && left.is_zero() {
@@ -295,7 +297,7 @@ impl<S: Sink> Ingest<S> {
         input.wait(timeout, &self.stop).map_err(|error| Error::Io(input.name().to_owned(), error))
     }
 
-    /// Lines that come make sense without those before them: they go on with a log.
+    /// Declares that the next lines continue a known log.
     pub(crate) fn go_on(&mut self) {
         self.parser.go_on();
         self.is_begun = true;
@@ -310,28 +312,28 @@ impl<S: Sink> Ingest<S> {
     }
 
     /// Takes whole lines until none is left or the batch is full.
-    pub(crate) fn drain(&mut self, lines: &mut Lines) -> Result<Drained, Error> {
+    pub(crate) fn drain(&mut self, lines: &mut LineBuffer) -> Result<DrainOutcome, Error> {
         self.begin(lines.incomplete());
         while self.pending < BATCH && self.pending_bytes < BATCH_BYTES {
             match lines.next() {
-                Next::Line(line) => self.line(&lines[line])?,
-                Next::TooLong(start) => {
+                NextLine::Line(line) => self.line(&lines[line])?,
+                NextLine::TooLong(start) => {
                     self.count();
                     self.report.rejected += 1;
                     let error = ParseError::new(MAX_LINE, "a line of at most 1 MiB");
                     self.rejects.add(self.line, &lines[start], error)?;
                 }
-                Next::More => return Ok(Drained::Dry),
+                NextLine::More => return Ok(DrainOutcome::Dry),
             }
         }
-        Ok(Drained::Full)
+        Ok(DrainOutcome::Full)
     }
 
-    /// Takes one line, without its line feed.
+    /// Takes one line without its line feed.
     pub(crate) fn line(&mut self, line: &[u8]) -> Result<(), Error> {
         self.count();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        // A file that was truncated under a writer that does not append begins with a hole.
+        // Truncation under a writer that does not append leaves a hole at the start.
         let line = if line.first() == Some(&0) { without_hole(line) } else { line };
         if line.is_empty() {
             self.report.skipped += 1;
@@ -366,7 +368,7 @@ impl<S: Sink> Ingest<S> {
         self.report.lines += 1;
     }
 
-    /// Commits what is pending; with a mark also if nothing is.
+    /// Commits pending entries; with a mark even if there are none.
     pub(crate) fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error> {
         self.rejects.flush()?;
         if self.pending > 0 || mark.is_some() {
@@ -381,59 +383,59 @@ impl<S: Sink> Ingest<S> {
         self.sink.tend()
     }
 
-    pub(crate) const fn stop(&self) -> &Stop {
+    pub(crate) const fn stop(&self) -> &StopSignal {
         &self.stop
     }
 
-    pub(crate) const fn counts(&mut self) -> &mut Report {
+    pub(crate) const fn counts(&mut self) -> &mut ImportReport {
         &mut self.report
     }
 
     pub(crate) fn tell_progress(&mut self, bytes: u64) {
         if let Some(progress) = &mut self.progress {
-            progress(Progress { bytes, accepted: self.report.accepted });
+            progress(ImportProgress { bytes, accepted: self.report.accepted });
         }
     }
 
-    /// Counts a gap, and tells of it.
+    /// Counts and reports a gap.
     pub(crate) fn gap(&mut self, gap: &Gap) {
         self.report.gaps += 1;
         (self.gap)(gap);
     }
 
-    /// Line numbers restart.
+    /// Restarts line numbers for the next source.
     pub(crate) const fn next_source(&mut self) {
         self.line = 0;
     }
 }
 
-/// Longer and longer pauses between attempts.
+/// Increasing pauses between attempts.
 #[derive(Debug, Default)]
-pub(crate) struct Pause {
+pub(crate) struct RetryPause {
     attempts: u32,
 }
 
-impl Pause {
-    /// Waits for the next attempt.
-    pub(crate) fn wait(&mut self, stop: &Stop) -> Waited {
+impl RetryPause {
+    /// Waits until the next attempt is due.
+    pub(crate) fn wait(&mut self, stop: &StopSignal) -> Waited {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.attempts.min(16)).min(LAST_PAUSE);
         self.attempts += 1;
-        // Without a way to wait it is better to stop than to spin.
+        // If waiting itself fails, stopping is better than spinning.
         stop.wait(None, Some(pause)).unwrap_or(Waited::Stopped)
     }
 }
 
-/// Without the zeros at the front.
+/// Strips the zeros of a hole from the start of a line.
 fn without_hole(line: &[u8]) -> &[u8] {
     &line[line.iter().position(|byte| *byte != 0).unwrap_or(line.len())..]
 }
 
-/// Entries in a batch: enough that the cost of a transaction vanishes, few enough to be kept in memory.
+/// Entries per batch: enough to amortise a transaction, few enough to keep in memory.
 const BATCH: u64 = 10_000;
-/// How long an entry may wait for more.
+/// The time that an entry may wait for others.
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
-/// Bytes of lines in a batch, roughly: a sink keeps them until they are committed.
+/// The approximate size of a batch in bytes of lines: a sink keeps them until the commit.
 const BATCH_BYTES: usize = 4 << 20;
-/// Between the first attempts, and between later ones.
+/// The pause after the first attempt, and its maximum.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(15);

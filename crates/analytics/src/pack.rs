@@ -1,37 +1,48 @@
-//! Entries as bytes: how they travel to the store's thread, and wait in the spool. One allocation serves many.
+//! The binary form of entries on their way to the store's thread and in the spool. One allocation serves
+//! many.
 
 use std::net::IpAddr;
 
-use crate::entry::{Entry, ProxyPart, RequestPart, ResponsePart};
+use crate::entry::{LogEntry, PhasePart, ProxyPart, RequestPart, ResponsePart};
 use crate::text::LONGEST;
 
-/// How many texts an entry has.
+/// The number of texts in an entry.
 const TEXTS: usize = 13;
 
-/// The length of a text that is not there.
+/// The mark beside the kind of the client's address that phases follow. A spool of an older version has none.
+const PHASES: u8 = 0x80;
+
+/// The length that marks an absent text.
 const ABSENT: u16 = u16::MAX;
 
-/// Appends an entry. Texts are cut where the store would cut them.
-pub(crate) fn pack(entry: &Entry<'_>, into: &mut Vec<u8>) {
+/// Appends an entry. Texts are cut to slightly more than the store keeps.
+pub(crate) fn pack(entry: &LogEntry<'_>, into: &mut Vec<u8>) {
     into.extend_from_slice(&entry.time_us.to_le_bytes());
     into.extend_from_slice(&entry.response.status.to_le_bytes());
     into.extend_from_slice(&entry.response.bytes.to_le_bytes());
     for number in [entry.response.received, entry.response.duration_us] {
-        // One too many is as good as none.
+        // The largest number stands for an absent one.
         into.extend_from_slice(&number.unwrap_or(u64::MAX).to_le_bytes());
     }
+    let phases = entry.phases.all();
+    let with_phases = if phases.iter().any(Option::is_some) { PHASES } else { 0 };
     match entry.client.map(|client| client.to_canonical()) {
-        None => into.push(0),
+        None => into.push(with_phases),
         Some(IpAddr::V4(ip)) => {
-            into.push(4);
+            into.push(4 | with_phases);
             into.extend_from_slice(&ip.octets());
         }
         Some(IpAddr::V6(ip)) => {
-            into.push(16);
+            into.push(16 | with_phases);
             into.extend_from_slice(&ip.octets());
         }
     }
-    let Entry { request, proxy, .. } = entry;
+    if with_phases != 0 {
+        for phase in phases {
+            into.extend_from_slice(&phase.unwrap_or(u64::MAX).to_le_bytes());
+        }
+    }
+    let LogEntry { request, proxy, .. } = entry;
     let texts: [Option<&[u8]>; TEXTS] = [
         entry.host,
         request.method,
@@ -52,29 +63,37 @@ pub(crate) fn pack(entry: &Entry<'_>, into: &mut Vec<u8>) {
             into.extend_from_slice(&ABSENT.to_le_bytes());
             continue;
         };
-        // Longer than what the store keeps, so that it sees that something was cut.
+        // Longer than the store keeps, so that it notices the cut.
         let text = &text[..text.len().min(LONGEST + 8)];
         into.extend_from_slice(&(text.len() as u16).to_le_bytes());
         into.extend_from_slice(text);
     }
 }
 
-/// Takes entries back, until the bytes end or make no sense.
+/// Decodes entries until the bytes end or are invalid.
 pub(crate) struct Unpack<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Unpack<'a> {
-    type Item = Entry<'a>;
+    type Item = LogEntry<'a>;
 
-    fn next(&mut self) -> Option<Entry<'a>> {
+    fn next(&mut self) -> Option<LogEntry<'a>> {
         let time_us = i64::from_le_bytes(self.array()?);
         let status = u16::from_le_bytes(self.array()?);
         let bytes = u64::from_le_bytes(self.array()?);
         let [received, duration_us] = [u64::from_le_bytes(self.array()?), u64::from_le_bytes(self.array()?)];
-        let client = match self.array::<1>()? {
-            [4] => Some(IpAddr::from(self.array::<4>()?)),
-            [16] => Some(IpAddr::from(self.array::<16>()?)),
+        let [kind] = self.array::<1>()?;
+        let client = match kind & !PHASES {
+            4 => Some(IpAddr::from(self.array::<4>()?)),
+            16 => Some(IpAddr::from(self.array::<16>()?)),
             _ => None,
         };
+        let some = |number: u64| Some(number).filter(|number| *number != u64::MAX);
+        let mut phases = PhasePart::default();
+        if kind & PHASES != 0 {
+            for phase in [&mut phases.queue_us, &mut phases.connect_us, &mut phases.first_byte_us] {
+                *phase = some(u64::from_le_bytes(self.array()?));
+            }
+        }
         let mut texts = [None; TEXTS];
         for text in &mut texts {
             *text = match u16::from_le_bytes(self.array()?) {
@@ -84,8 +103,7 @@ impl<'a> Iterator for Unpack<'a> {
         }
         let [host, method, path, query, protocol, referer, agent, user, route, server, tls, id, cause] =
             texts;
-        let some = |number: u64| Some(number).filter(|number| *number != u64::MAX);
-        Some(Entry {
+        Some(LogEntry {
             time_us,
             host,
             client,
@@ -96,6 +114,7 @@ impl<'a> Iterator for Unpack<'a> {
                 received: some(received),
                 duration_us: some(duration_us),
             },
+            phases,
             referer,
             agent,
             user,
@@ -129,10 +148,11 @@ mod tests {
         fn entries_come_back_as_they_were(
             numbers in (any::<i64>(), any::<u16>(), any::<u64>(), of(0..u64::MAX), of(0..u64::MAX)),
             v6 in of(any::<u128>()),
+            phases in (of(0..u64::MAX), of(0..u64::MAX), of(0..u64::MAX)),
             texts in vec(of(vec(any::<u8>(), 0..40)), TEXTS),
         ) {
             let text = |at: usize| texts[at].as_deref();
-            let entry = Entry {
+            let entry = LogEntry {
                 time_us: numbers.0,
                 host: text(0),
                 client: v6.map(|bits| IpAddr::from(bits.to_be_bytes()).to_canonical()),
@@ -148,6 +168,7 @@ mod tests {
                     received: numbers.3,
                     duration_us: numbers.4,
                 },
+                phases: PhasePart { queue_us: phases.0, connect_us: phases.1, first_byte_us: phases.2 },
                 referer: text(5),
                 agent: text(6),
                 user: text(7),

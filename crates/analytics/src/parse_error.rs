@@ -1,14 +1,14 @@
-//! Where a line stopped making sense, and what should have been there: as data, and as text for people.
+//! Parse errors: the offset at which a line deviates from its format, as data and as text for people.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write};
 
-/// Why a line is no entry. The rest of the log is not touched by it.
+/// The reason for rejecting one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// The offset in bytes at which parsing stopped, at most the length of the line.
+    /// The byte offset at which parsing stopped, at most the length of the line.
     pub at: usize,
-    /// What was expected there, as it follows the word "expected".
+    /// The expectation there, as a phrase after the word "expected".
     pub expected: Cow<'static, str>,
 }
 
@@ -18,7 +18,7 @@ impl ParseError {
         Self { at, expected: expected.into() }
     }
 
-    /// The same of a line of which this was the part that begins at `start`.
+    /// Moves the offset by `start`, the position of the parsed part in its line.
     pub(crate) fn moved(mut self, start: usize) -> Self {
         self.at += start;
         self
@@ -33,24 +33,24 @@ impl Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// A rejected line as people see it: its number, what was expected, and the place with a caret below it.
+/// A rejected line for display: its number, the expectation, and a caret below the offset.
 ///
-/// Of a long line a readable window is shown; all that is not printable ASCII is shown escaped, so that no line can
-/// do anything to a terminal.
+/// Long lines are cut to a window; everything but printable ASCII is escaped, so that no line can control a
+/// terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// The number of the line in its source, from 1.
+    /// The number of the line in its source, starting at 1.
     pub line: u64,
-    /// Why.
+    /// The reason for the rejection.
     pub error: ParseError,
-    /// The window of the line around the place, escaped.
+    /// The escaped part of the line around the offset.
     window: String,
-    /// The column of the place in the window.
+    /// The column of the offset in the window.
     column: usize,
 }
 
 impl Rejection {
-    /// Describes the line `bytes`, the `line`th of its source.
+    /// Describes line number `line` of a source.
     #[must_use]
     pub fn new(line: u64, bytes: &[u8], error: ParseError) -> Self {
         let at = error.at.min(bytes.len());
@@ -88,10 +88,10 @@ fn escape(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// Bytes shown before the place, and from it on: together a line of a terminal.
+/// Bytes shown before and after the offset: together one line of a terminal.
 const BEFORE: usize = 40;
 const AFTER: usize = 36;
-/// What a window takes when nothing in it needs an escape.
+/// The capacity of a window without escapes.
 const WINDOW: usize = BEFORE + AFTER + 6;
 
 #[cfg(test)]

@@ -2,27 +2,27 @@
 
 mod filter;
 
-pub use crate::question::filter::{Bots, Filter, Order, Source, StatusRange};
-pub use crate::store::Value;
+pub use crate::question::filter::{Bots, DataSource, RequestFilter, SortOrder, StatusFilter};
+pub use crate::store::SqlValue;
 use crate::time::TimeStep;
 
-/// The host of traffic whose own host has no name in the store.
-pub const OTHER_HOSTS: &str = crate::writer::shape::OTHER;
+/// The host that stands for hosts without a name in the store.
+pub const OTHER_HOSTS: &str = crate::store::schema::OTHER_HOSTS;
 
-/// What a list is of: the heaviest of these.
+/// The subject of a list of heaviest items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Top {
-    /// Paths, by host.
+    /// Requested paths, by host.
     Pages,
-    /// Pages that led here, as `Referer` says.
+    /// Referring pages, from `Referer`.
     Referrers,
-    /// Requested hosts.
+    /// Hosts that were requested.
     Hosts,
-    /// Addresses of clients.
+    /// Clients by IP address.
     Clients,
-    /// Statuses of answers.
+    /// Responses by status code.
     Status,
-    /// Programs of clients, by their `User-Agent`.
+    /// Programs of clients, from `User-Agent`.
     Agents,
     /// Networks of clients: /24 in IPv4, /48 in IPv6.
     Networks,
@@ -33,7 +33,7 @@ pub enum Top {
 }
 
 impl Top {
-    /// Every list.
+    /// Every list in the order of the discriminants.
     pub const ALL: [Self; 9] = [
         Self::Pages,
         Self::Referrers,
@@ -46,7 +46,7 @@ impl Top {
         Self::Cities,
     ];
 
-    /// The list's name, as in `offramp logs top pages`.
+    /// The name of the list, as in `offramp logs top pages`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Top {
         }
     }
 
-    /// What one row is called: the name of the answer's first column.
+    /// The name of one row, which is that of the answer's first column.
     #[must_use]
     pub const fn thing(self) -> &'static str {
         match self {
@@ -79,43 +79,43 @@ impl Top {
     }
 }
 
-/// How slow requests are grouped.
+/// The grouping of slow requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Per {
-    /// Pages, by host.
+pub enum SlowBy {
+    /// By page and host.
     #[default]
     Page,
-    /// Servers that answered.
+    /// By the server that answered.
     Server,
 }
 
-/// Requests and bytes that belong to rows of an answer, or to a row that it lacks, and that nothing attributes to one.
+/// Requests and bytes that belong to rows of an answer, or to a row that it lacks, but cannot be attributed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shortfall {
-    /// Requests without a name, at most.
+    /// The upper bound on requests.
     pub requests: i64,
-    /// Bytes of their responses, at most.
+    /// The upper bound on bytes of responses.
     pub bytes: i64,
 }
 
-/// Rows of named columns.
+/// The result of a query: rows of named columns.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
-    /// The names of the columns, the named thing first.
+pub struct QueryResult {
+    /// The names of the columns, starting with that of the item.
     pub columns: Vec<String>,
-    /// One value per column in each row.
-    pub rows: Vec<Vec<Value>>,
-    /// What a reader must know of the answer: what it was made from, and what is missing from it. One sentence each.
+    /// The rows, each with one value per column.
+    pub rows: Vec<Vec<SqlValue>>,
+    /// Remarks on sources and gaps of the answer, one sentence each.
     pub notes: Vec<String>,
-    /// The most that any row may be above what it says, where counts are lower bounds.
+    /// The most that any row may lack, if counts are lower bounds.
     pub missing: Option<Shortfall>,
-    /// How long the intervals are whose beginnings the column `time` has, if it has those.
+    /// The length of the intervals that column `time` has the starts of.
     pub step: Option<TimeStep>,
-    /// The column that the answer is about, for bars beside it.
+    /// The column that matters most, for bars beside it.
     pub measured: Option<&'static str>,
 }
 
-impl Answer {
+impl QueryResult {
     /// An answer without rows.
     pub(crate) fn of(columns: &[&str]) -> Self {
         Self { columns: columns.iter().map(|&column| column.to_owned()).collect(), ..Self::default() }

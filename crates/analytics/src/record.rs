@@ -1,26 +1,26 @@
-//! What the proxy saw, as entries of the log store.
+//! Conversion of the proxy's events to entries of the log store.
 
-use offramp_observe::facts::{Address, TlsFacts};
+use offramp_observe::facts::{EndpointAddress, TlsFacts};
 use offramp_observe::{ConnectionFacts, Event, Fault, RequestFacts};
 
-use crate::entry::{Entry, ProxyPart, RequestPart, ResponsePart};
-use crate::writer::micros;
+use crate::entry::{LogEntry, PhasePart, ProxyPart, RequestPart, ResponsePart};
+use crate::time::micros;
 
-/// The entry of an event.
+/// Converts an event of either kind.
 #[must_use]
-pub fn entry(event: &Event) -> Entry<'_> {
+pub fn entry(event: &Event) -> LogEntry<'_> {
     match event {
         Event::Connection(facts) => connection(facts),
         Event::Request(facts) => request(facts),
     }
 }
 
-/// The entry of a request.
+/// Converts the record of a request.
 #[must_use]
-pub fn request(facts: &RequestFacts) -> Entry<'_> {
+pub fn request(facts: &RequestFacts) -> LogEntry<'_> {
     let (path, query) = facts.request.path_and_query();
     let tls = facts.connection.tls.as_ref();
-    Entry {
+    LogEntry {
         time_us: micros(facts.begun),
         host: Some(facts.request.host.as_bytes()).filter(|host| !host.is_empty()),
         client: facts.client_ip(),
@@ -36,6 +36,11 @@ pub fn request(facts: &RequestFacts) -> Entry<'_> {
             received: Some(facts.traffic.from_client),
             duration_us: (!facts.is_open_ended).then(|| duration(facts.times.total)),
         },
+        phases: PhasePart {
+            queue_us: facts.times.queue.map(duration),
+            connect_us: facts.times.connect.map(duration),
+            first_byte_us: facts.times.first_byte.map(duration),
+        },
         referer: facts.request.referer.as_deref(),
         agent: facts.request.user_agent.as_deref(),
         user: facts.request.user.as_deref(),
@@ -49,15 +54,15 @@ pub fn request(facts: &RequestFacts) -> Entry<'_> {
     }
 }
 
-/// The entry of a connection that is relayed blindly, or ended without a request: its host is the server name
-/// that the client asked for, and it has neither method nor path. What failed is in `cause`.
+/// Converts a connection that was relayed opaquely, or ended without a request: its host is the SNI name, and
+/// it has neither method nor path. A failure is in `cause`.
 #[must_use]
-pub fn connection(facts: &ConnectionFacts) -> Entry<'_> {
+pub fn connection(facts: &ConnectionFacts) -> LogEntry<'_> {
     let client = match &facts.client.address {
-        Address::Ip(address) => Some(address.ip().to_canonical()),
-        Address::Unix(_) => None,
+        EndpointAddress::Ip(address) => Some(address.ip().to_canonical()),
+        EndpointAddress::Unix(_) => None,
     };
-    Entry {
+    LogEntry {
         time_us: micros(facts.accepted),
         host: facts.tls.sni.as_deref().map(str::as_bytes),
         client,
@@ -74,7 +79,7 @@ pub fn connection(facts: &ConnectionFacts) -> Entry<'_> {
             id: None,
             cause: (facts.close.fault != Fault::Nobody).then(|| facts.close.cause.name().as_bytes()),
         },
-        ..Entry::default()
+        ..LogEntry::default()
     }
 }
 
@@ -91,7 +96,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, UNIX_EPOCH};
 
-    use offramp_observe::facts::{HttpVersion, RequestLine, Scheme};
+    use offramp_observe::facts::{ClientScheme, HttpVersion, RequestSummary};
     use offramp_observe::{Cause, Close, ConnectionBrief, IdSource};
 
     use super::*;
@@ -109,9 +114,9 @@ mod tests {
 
     #[test]
     fn a_request_is_kept_as_it_was_routed() {
-        let line = RequestLine {
+        let line = RequestSummary {
             method: "GET".into(),
-            scheme: Scheme::Https,
+            scheme: ClientScheme::Https,
             host: "b.test".into(),
             target: "/a?b".into(),
             version: HttpVersion::Http2,
@@ -122,6 +127,7 @@ mod tests {
         let brief = Arc::new(ConnectionBrief::from(&facts()));
         let mut facts = RequestFacts::new("id-1".into(), brief, UNIX_EPOCH + Duration::from_secs(1), line);
         (facts.status, facts.close) = (200, Close::from(Cause::Completed));
+        facts.times.first_byte = Some(Duration::from_millis(3));
         let event = Event::from(Box::new(facts));
         let entry = entry(&event);
         assert_eq!((entry.time_us, entry.host), (1_000_000, Some(&b"b.test"[..])));
@@ -130,6 +136,7 @@ mod tests {
         assert_eq!((entry.proxy.id, entry.proxy.cause), (Some(&b"id-1"[..]), None));
         assert_eq!(entry.request.protocol, Some(&b"HTTP/2.0"[..]));
         assert_eq!(entry.response.duration_us, Some(0));
+        assert_eq!(entry.phases, PhasePart { first_byte_us: Some(3000), ..PhasePart::default() });
         let Event::Request(mut facts) = event else { unreachable!() };
         (facts.is_open_ended, facts.close) = (true, Close::from(Cause::ClientLeft));
         let open_ended = request(&facts);

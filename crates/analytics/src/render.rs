@@ -1,26 +1,26 @@
-//! Answers as people and programs read them: a table, JSON, CSV.
+//! Rendering of answers for people and programs: table, JSON, CSV.
 
 mod table;
 
 use std::fmt::Write;
 
-use crate::question::{Answer, Value};
+use crate::question::{QueryResult, SqlValue};
 
-/// How an answer is written.
+/// The output format of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// Aligned columns under their names.
+    /// Aligned columns with headers.
     #[default]
     Table,
-    /// One array of flat objects (RFC 8259), a line each.
+    /// A JSON array of flat objects (RFC 8259), one per line.
     Json,
-    /// Comma-separated values under their names (RFC 4180).
+    /// Comma-separated values with a header (RFC 4180).
     Csv,
 }
 
-/// Writes an answer; the text ends with a line feed.
+/// Renders an answer; the text ends with a line feed.
 #[must_use]
-pub fn render(answer: &Answer, style: Style) -> String {
+pub fn render(answer: &QueryResult, style: Style) -> String {
     match style {
         Style::Table => table::table(answer, None),
         Style::Json => json(answer),
@@ -28,22 +28,22 @@ pub fn render(answer: &Answer, style: Style) -> String {
     }
 }
 
-/// A table for a screen of so many columns: the widest columns of text are cut until it fits. Where there is room
-/// left, bars stand beside the numbers.
+/// Renders a table for a screen of `columns` columns: the widest columns of text are cut until it fits. Spare
+/// room is used for bars beside the numbers.
 #[must_use]
-pub fn fit(answer: &Answer, columns: usize) -> String {
+pub fn fit(answer: &QueryResult, columns: usize) -> String {
     table::table(answer, Some(columns))
 }
 
-/// As much of a text as fits into so many columns of a screen, with an ellipsis where it was cut.
+/// Cuts a text to `columns` columns, with an ellipsis if it was longer.
 #[must_use]
 pub fn shorten(text: &str, columns: usize) -> String {
     table::shorten(text, columns)
 }
 
-/// An answer's rows as JSON, an object on each line.
+/// Renders rows as JSON, one object per line.
 #[must_use]
-pub fn json_lines(answer: &Answer) -> String {
+pub fn json_lines(answer: &QueryResult) -> String {
     let mut text = String::new();
     for row in &answer.rows {
         object(&mut text, &answer.columns, row);
@@ -52,7 +52,7 @@ pub fn json_lines(answer: &Answer) -> String {
     text
 }
 
-fn json(answer: &Answer) -> String {
+fn json(answer: &QueryResult) -> String {
     let mut text = String::from("[");
     for (index, row) in answer.rows.iter().enumerate() {
         text += if index == 0 { "" } else { ",\n " };
@@ -62,24 +62,24 @@ fn json(answer: &Answer) -> String {
     text
 }
 
-fn object(text: &mut String, columns: &[String], row: &[Value]) {
+fn object(text: &mut String, columns: &[String], row: &[SqlValue]) {
     text.push('{');
     for (column, (name, value)) in columns.iter().zip(row).enumerate() {
         *text += if column == 0 { "" } else { "," };
         quote(text, name);
         text.push(':');
         match value {
-            Value::Text(value) => quote(text, value),
-            // JSON has no word for what is not a number.
-            Value::Real(value) if !value.is_finite() => *text += "null",
-            Value::Null => *text += "null",
+            SqlValue::Text(value) => quote(text, value),
+            // JSON has no infinities and no NaN.
+            SqlValue::Real(value) if !value.is_finite() => *text += "null",
+            SqlValue::Null => *text += "null",
             other => *text += &plain(other),
         }
     }
     text.push('}');
 }
 
-/// A string of JSON's (RFC 8259 §7).
+/// Appends a JSON string (RFC 8259 §7).
 fn quote(text: &mut String, value: &str) {
     text.push('"');
     for character in value.chars() {
@@ -97,7 +97,7 @@ fn quote(text: &mut String, value: &str) {
     text.push('"');
 }
 
-fn csv(answer: &Answer) -> String {
+fn csv(answer: &QueryResult) -> String {
     let line = |cells: Vec<String>| {
         let quoted: Vec<String> = cells
             .iter()
@@ -116,12 +116,12 @@ fn csv(answer: &Answer) -> String {
     text
 }
 
-fn plain(value: &Value) -> String {
+fn plain(value: &SqlValue) -> String {
     match value {
-        Value::Null => String::new(),
-        Value::Int(value) => value.to_string(),
-        Value::Real(value) => format!("{value:?}"),
-        Value::Text(text) => text.clone(),
+        SqlValue::Null => String::new(),
+        SqlValue::Int(value) => value.to_string(),
+        SqlValue::Real(value) => format!("{value:?}"),
+        SqlValue::Text(text) => text.clone(),
     }
 }
 
@@ -129,15 +129,15 @@ fn plain(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn answer() -> Answer {
-        let text = |text: &str| Value::Text(text.into());
-        Answer {
+    fn answer() -> QueryResult {
+        let text = |text: &str| SqlValue::Text(text.into());
+        QueryResult {
             columns: vec!["host".into(), "requests".into(), "note".into()],
             rows: vec![
-                vec![text("a.test"), Value::Int(123), text("say \"hi\", \\ \u{1}")],
-                vec![Value::Null, Value::Int(4), Value::Real(0.5)],
+                vec![text("a.test"), SqlValue::Int(123), text("say \"hi\", \\ \u{1}")],
+                vec![SqlValue::Null, SqlValue::Int(4), SqlValue::Real(0.5)],
             ],
-            ..Answer::default()
+            ..QueryResult::default()
         }
     }
 
@@ -148,7 +148,7 @@ mod tests {
             "[{\"host\":\"a.test\",\"requests\":123,\"note\":\"say \\\"hi\\\", \\\\ \\u0001\"},\n \
              {\"host\":null,\"requests\":4,\"note\":0.5}]\n"
         );
-        assert_eq!(render(&Answer::default(), Style::Json), "[]\n");
+        assert_eq!(render(&QueryResult::default(), Style::Json), "[]\n");
     }
 
     #[test]

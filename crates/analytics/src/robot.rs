@@ -1,8 +1,8 @@
-//! Telling bots from people, by what they say of themselves in `User-Agent`.
+//! Recognition of bots by their `User-Agent`.
 //!
-//! Those that pretend to be browsers are not found out; that would need behaviour, not names.
+//! Bots that pretend to be browsers pass; finding them would need behaviour, not names.
 
-/// Words that programs use of themselves: anywhere in the text, whatever the case.
+/// Words that programs use of themselves: anywhere in the text, ignoring case.
 const WORDS: [&str; 46] = [
     "crawl",
     "spider",
@@ -52,10 +52,10 @@ const WORDS: [&str; 46] = [
     "masscan",
 ];
 
-/// Products whose names are to be found as they begin the text.
+/// Products that are recognised at the start of the text.
 const BEGINNINGS: [&str; 6] = ["ab/", "apachebench", "hey/", "wrk/", "w3c_", "lynx"];
 
-/// Whether an agent says that it is a program on its own, rather than a person's browser.
+/// Returns `true` if an agent names itself as a program rather than a person's browser.
 #[must_use]
 pub fn is_robot(agent: &[u8]) -> bool {
     let text = String::from_utf8_lossy(agent).to_ascii_lowercase();
@@ -64,7 +64,7 @@ pub fn is_robot(agent: &[u8]) -> bool {
         || has_bot(&text)
 }
 
-/// `bot` ends a word (`Googlebot/2.1`, `bingbot;`, `AhrefsBot`) or begins one (`bot-7`); it is part of others
+/// `bot` ends a word (`Googlebot/2.1`, `bingbot;`, `AhrefsBot`) or starts one (`bot-7`); it is part of others
 /// (`robotics.example`, and the phones called Cubot).
 fn has_bot(text: &str) -> bool {
     text.match_indices("bot").any(|(at, _)| {

@@ -1,10 +1,11 @@
-//! Roll-ups: what an hour and a day came to, so that questions about months need not read every request.
+//! Roll-ups: sums per hour and day, so that queries about months need not read every request.
 //!
-//! An hour is rolled up when it is over, from its facts; until then it is *pending* and questions read its facts.
-//! Facts that come later are added to the roll-ups that are there (see `late`) as long as they are few. Requests by
-//! host and status are exact. Of paths, referrers, agents, clients and networks the heaviest of each host are kept by
-//! name, as many as its share of the hour deserves, and the rest is added up under [`REST`]. A host that has few of them
-//! keeps all (`tally::Share`); of any other, the rest bounds what a list lacks (`questions::missing`).
+//! An hour is rolled up from its facts when it is over; until then it is *pending* and queries read its
+//! facts. Facts that come later are added to existing roll-ups (see `late`) as long as they are few. Requests
+//! by host and status are exact. Of paths, referrers, agents, clients and networks the heaviest of each host
+//! are kept by name, as many as its share of the hour deserves, and the others are summed up under [`REST`].
+//! A host with few of them keeps all (`tally::ItemShare`); for other hosts, the rest bounds the error of a list
+//! (`questions::missing`).
 
 pub(crate) mod late;
 pub(crate) mod tally;
@@ -16,34 +17,33 @@ use std::ops::ControlFlow;
 use foldhash::fast::RandomState;
 
 use crate::error::Error;
-use crate::rollup::tally::{Cell, Share, Sums, Tally};
+use crate::rollup::tally::{Cell, ItemShare, RollupTally, Sums};
 use crate::store::{Engine, Fact, SEQUENCE_BITS};
 
-/// Microseconds in an hour.
 pub(crate) const HOUR_US: i64 = 3_600_000_000;
 
-/// Hours whose facts are not in roll-ups yet.
+/// Hours with facts that are not in roll-ups yet.
 pub(crate) const PENDING: i64 = 0;
 /// Hours that are rolled up.
 pub(crate) const ROLLED: i64 = 1;
-/// Hours that are rolled up and whose facts were removed.
+/// Hours that are rolled up and have lost their facts.
 pub(crate) const GONE: i64 = 2;
-/// Hours that got facts after theirs were removed: add up roll-ups and facts.
+/// Hours that got facts after their facts were removed: roll-ups and facts add up.
 pub(crate) const LATE: i64 = 3;
 
-/// Hours that are rolled up and whose facts are being removed; facts that still come are removed with them.
+/// Hours that are rolled up and lose their facts step by step; late facts are removed with them.
 pub(crate) const REMOVING: i64 = 4;
 
-/// What happens to an hour that gets facts.
+/// The update of an hour that gets facts.
 pub(crate) const TOUCH: &str = " ON CONFLICT (hour) DO UPDATE SET requests = hours.requests + \
      excluded.requests, state = CASE hours.state WHEN 1 THEN 0 WHEN 2 THEN 3 ELSE hours.state END";
 
-/// The number of what is not kept by name.
+/// The number of everything that is not kept by name.
 pub(crate) const REST: i64 = -1;
 
-/// What is kept by its heaviest items; the discriminants are stored.
+/// Items of which the heaviest are kept; discriminants are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RollupKind {
     Path = 0,
     Referer = 1,
     Agent = 2,
@@ -51,52 +51,52 @@ pub(crate) enum Kind {
     Network = 4,
 }
 
-impl Kind {
-    /// Every kind.
+impl RollupKind {
+    /// Every kind in the order of the discriminants.
     const ALL: [Self; 5] = [Self::Path, Self::Referer, Self::Agent, Self::Client, Self::Network];
 }
 
-/// How long a period is; the discriminants are stored.
+/// The length of a period; discriminants are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub(crate) enum RollupLevel {
     Hour = 0,
     Day = 1,
 }
 
 /// An hour or a day, by its number since 1970 (UTC).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Period {
-    pub(crate) level: Level,
+pub(crate) struct RollupPeriod {
+    pub(crate) level: RollupLevel,
     pub(crate) number: i64,
 }
 
-impl Period {
+impl RollupPeriod {
     pub(crate) const fn hour(number: i64) -> Self {
-        Self { level: Level::Hour, number }
+        Self { level: RollupLevel::Hour, number }
     }
 
     pub(crate) const fn day(number: i64) -> Self {
-        Self { level: Level::Day, number }
+        Self { level: RollupLevel::Day, number }
     }
 
-    /// The condition that a roll-up is of this period.
+    /// The SQL condition for roll-ups of this period.
     pub(crate) fn condition(self) -> String {
         format!("level = {} AND period = {}", self.level as i64, self.number)
     }
 
-    /// So many items of a host are kept at most.
+    /// The maximum number of items per host.
     const fn most(self) -> usize {
         match self.level {
-            Level::Hour => 500,
-            Level::Day => 1000,
+            RollupLevel::Hour => 500,
+            RollupLevel::Day => 1000,
         }
     }
 
-    /// So many items of a host are kept at least, where hosts are few: of a day more, as its hours differ.
+    /// The minimum number of items per host while hosts are few: more for a day, as its hours differ.
     const fn least(self) -> usize {
         match self.level {
-            Level::Hour => 64,
-            Level::Day => 256,
+            RollupLevel::Hour => 64,
+            RollupLevel::Day => 256,
         }
     }
 }
@@ -104,7 +104,7 @@ impl Period {
 /// The first hour of a roll-up's period, in SQL.
 pub(crate) const FIRST_HOUR: &str = "period * (1 + 23 * level)";
 
-/// So many rows go into one statement.
+/// Rows inserted per statement.
 const CHUNK: usize = 256;
 
 /// The first fact number of an hour.
@@ -112,13 +112,13 @@ pub(crate) const fn first_of(hour: i64) -> i64 {
     (hour * HOUR_US) << SEQUENCE_BITS
 }
 
-/// Hours to roll up.
+/// The hours to roll up.
 pub(crate) fn pending(engine: &mut dyn Engine) -> Result<Vec<i64>, Error> {
     let sql = format!("SELECT hour FROM hours WHERE state IN ({PENDING}, {LATE}) ORDER BY hour");
     Ok(engine.ints::<1>(&sql)?.into_iter().map(|[hour]| hour).collect())
 }
 
-/// Rolls up an hour that needs it. Inside a transaction.
+/// Rolls up an hour that needs it. Must run in a transaction.
 pub(crate) fn roll_hour(engine: &mut dyn Engine, hour: i64) -> Result<(), Error> {
     let state = engine.int(&format!("SELECT state FROM hours WHERE hour = {hour}"))?;
     let (from, to) = (first_of(hour), first_of(hour + 1));
@@ -133,7 +133,7 @@ pub(crate) fn roll_hour(engine: &mut dyn Engine, hour: i64) -> Result<(), Error>
         rolled.read_hours(engine, &[hour])?;
         engine.run(&format!("DELETE FROM fact WHERE id >= {from} AND id < {to}"), &[])?;
     }
-    rolled.write(engine, Period::hour(hour))?;
+    rolled.write(engine, RollupPeriod::hour(hour))?;
     engine.run(&format!("UPDATE hours SET state = {next}, late = 0 WHERE hour = {hour}"), &[])?;
     let day = hour.div_euclid(24);
     let sql = format!(
@@ -142,7 +142,7 @@ pub(crate) fn roll_hour(engine: &mut dyn Engine, hour: i64) -> Result<(), Error>
     engine.run(&sql, &[]).map(|_| ())
 }
 
-/// The first day that is over, whose hours are rolled up, and which itself is not.
+/// The first past day to roll up: its hours are rolled up already.
 pub(crate) fn day_to_roll(engine: &mut dyn Engine, today: i64) -> Result<Option<i64>, Error> {
     let sql = format!(
         "SELECT day FROM days WHERE state = {PENDING} AND day < {today} AND NOT EXISTS (SELECT 1 FROM hours WHERE \
@@ -151,31 +151,31 @@ pub(crate) fn day_to_roll(engine: &mut dyn Engine, today: i64) -> Result<Option<
     engine.int(&sql)
 }
 
-/// Rolls up a day from its hours. Inside a transaction.
+/// Rolls up a day from its hours. Must run in a transaction.
 pub(crate) fn roll_day(engine: &mut dyn Engine, day: i64) -> Result<(), Error> {
     let mut rolled = Rolled::default();
     let hours: Vec<i64> = (day * 24..day * 24 + 24).collect();
     rolled.read_hours(engine, &hours)?;
-    rolled.write(engine, Period::day(day))?;
+    rolled.write(engine, RollupPeriod::day(day))?;
     engine.run(&format!("UPDATE days SET state = {ROLLED} WHERE day = {day}"), &[]).map(|_| ())
 }
 
-/// The roll-ups of one period while they are made.
+/// The roll-ups of one period under construction.
 struct Rolled {
     /// By host, status and bot.
-    traffic: Tally,
+    traffic: RollupTally,
     /// By host, item and bot; one per kind.
-    heavy: [Tally; 5],
+    heavy: [RollupTally; 5],
 }
 
 impl Default for Rolled {
     fn default() -> Self {
-        Self { traffic: Tally::exact_by_item(), heavy: Default::default() }
+        Self { traffic: RollupTally::exact_by_item(), heavy: Default::default() }
     }
 }
 
 impl Rolled {
-    /// Adds one fact, of which only what roll-ups have is looked at.
+    /// Adds one fact; only the columns of roll-ups matter.
     fn add(&mut self, shapes: &Shapes, fact: &Fact) {
         let (host, status) = shapes.of(fact.shape);
         let sums = Sums { requests: 1, bytes: fact.bytes };
@@ -202,7 +202,7 @@ impl Rolled {
         self.read_networks(engine)
     }
 
-    /// Adds clients up to networks.
+    /// Aggregates clients to networks.
     fn read_networks(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
         let [.., clients, networks] = &mut self.heavy;
         let mut cells: Vec<(Cell, Sums)> = clients.iter().collect();
@@ -222,10 +222,10 @@ impl Rolled {
     }
 
     fn read_hours(&mut self, engine: &mut dyn Engine, hours: &[i64]) -> Result<(), Error> {
-        let hours = format!("level = {} AND period IN ({})", Level::Hour as i64, list(hours));
+        let hours = format!("level = {} AND period IN ({})", RollupLevel::Hour as i64, list(hours));
         let sql = format!("SELECT host, bot, status, requests, bytes FROM traffic WHERE {hours}");
         read(engine, &sql, &mut self.traffic)?;
-        for (kind, tally) in Kind::ALL.into_iter().zip(&mut self.heavy) {
+        for (kind, tally) in RollupKind::ALL.into_iter().zip(&mut self.heavy) {
             let kind = kind as i64;
             let sql =
                 format!("SELECT host, bot, item, requests, bytes FROM heavy WHERE kind = {kind} AND {hours}");
@@ -234,8 +234,8 @@ impl Rolled {
         Ok(())
     }
 
-    /// Writes the roll-ups in the place of what was there.
-    fn write(&self, engine: &mut dyn Engine, period: Period) -> Result<(), Error> {
+    /// Replaces the roll-ups of a period.
+    fn write(&self, engine: &mut dyn Engine, period: RollupPeriod) -> Result<(), Error> {
         let kept = tally::heaviest_hosts(&self.traffic);
         let (level, number, these) = (period.level as i64, period.number, period.condition());
         let mut rows = Vec::new();
@@ -251,9 +251,9 @@ impl Rolled {
         }
         engine.run(&format!("DELETE FROM traffic WHERE {these}"), &[])?;
         insert(engine, TRAFFIC, &rows, "")?;
-        for (kind, tally) in Kind::ALL.into_iter().zip(&self.heavy) {
+        for (kind, tally) in RollupKind::ALL.into_iter().zip(&self.heavy) {
             let kind = kind as i64;
-            let share = Share { hosts: &kept, most: period.most(), least: period.least() };
+            let share = ItemShare { hosts: &kept, most: period.most(), least: period.least() };
             rows.clear();
             for (cell, sums) in tally.within(&kept).heaviest(&share) {
                 rows.push(format!(
@@ -272,14 +272,14 @@ impl Rolled {
     }
 }
 
-/// The columns of roll-ups, as rows are written.
+/// The columns of roll-ups in the order of inserted rows.
 const TRAFFIC: &str = "traffic (level, period, host, status, bot, requests, bytes)";
 const HEAVY: &str = "heavy (kind, level, period, host, bot, item, requests, bytes)";
 
-/// Statuses have three digits; what else a log may have is counted under this.
+/// Statuses have three digits; anything else in a log is counted under this.
 const HIGHEST_STATUS: i64 = 1000;
 
-fn read(engine: &mut dyn Engine, sql: &str, tally: &mut Tally) -> Result<(), Error> {
+fn read(engine: &mut dyn Engine, sql: &str, tally: &mut RollupTally) -> Result<(), Error> {
     engine.rows(sql, &[], &mut |row| {
         let sums = Sums { requests: row.int(3), bytes: row.int(4) };
         tally.add(Cell::new(row.int(0), row.int(1) == 1, row.int(2)), sums);
@@ -287,7 +287,7 @@ fn read(engine: &mut dyn Engine, sql: &str, tally: &mut Tally) -> Result<(), Err
     })
 }
 
-/// `conflict` says what happens to rows that are there.
+/// Inserts rows; `conflict` is the clause for existing ones.
 fn insert(engine: &mut dyn Engine, table: &str, rows: &[String], conflict: &str) -> Result<(), Error> {
     for chunk in rows.chunks(CHUNK) {
         engine.run(&format!("INSERT INTO {table} VALUES {} {conflict}", chunk.join(",")), &[])?;
@@ -295,17 +295,16 @@ fn insert(engine: &mut dyn Engine, table: &str, rows: &[String], conflict: &str)
     Ok(())
 }
 
-/// Host and status of shapes, by their numbers. Their number is bounded where they are made.
+/// Host and status of shapes by number. The number of shapes is bounded at their creation.
 #[derive(Default)]
 pub(crate) struct Shapes(HashMap<i64, (i64, i64), RandomState>);
 
 impl Shapes {
-    /// Of all.
     pub(crate) fn read(engine: &mut dyn Engine) -> Result<Self, Error> {
         Self::default().add(engine, "SELECT id, host, status FROM shape")
     }
 
-    /// Of these alone.
+    /// Reads these shapes only.
     fn read_some(engine: &mut dyn Engine, numbers: &[i64]) -> Result<Self, Error> {
         numbers.chunks(CHUNK).try_fold(Self::default(), |shapes, chunk| {
             shapes.add(engine, &format!("SELECT id, host, status FROM shape WHERE id IN ({})", list(chunk)))
@@ -320,13 +319,13 @@ impl Shapes {
         Ok(self)
     }
 
-    /// Host and status of one; 0 where it is not known.
+    /// Host and status of a shape; 0 if unknown.
     pub(crate) fn of(&self, shape: i64) -> (i64, i64) {
         self.0.get(&shape).copied().unwrap_or_default()
     }
 }
 
-/// Numbers, as a statement lists them; never empty.
+/// A SQL list of numbers; never empty.
 pub(crate) fn list(numbers: &[i64]) -> String {
     let unique: BTreeSet<i64> = numbers.iter().copied().collect();
     let mut text = String::new();

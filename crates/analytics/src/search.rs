@@ -1,17 +1,17 @@
-//! Words in texts. Texts are in dictionaries, so each is indexed once, however often it was asked for: SQLite has
-//! FTS5 tables beside the dictionaries, PostgreSQL has GIN indexes over `to_tsvector`.
+//! Full-text search. Texts are in dictionaries, so each is indexed once: SQLite has FTS5 tables beside the
+//! dictionaries, PostgreSQL has GIN indexes over `to_tsvector`.
 
 use crate::error::Error;
-use crate::questions::pattern::escape_like;
+use crate::pattern::escape_like;
 use crate::store::{Dialect, Engine};
 
 /// The dictionaries that are searched.
 pub(crate) const SEARCHED: [&str; 4] = ["path", "query", "referer", "agent"];
 
-/// What PostgreSQL indexes: words are what is between everything that is neither letter nor digit, as in FTS5.
+/// The indexed expression in PostgreSQL: words are separated by anything but letters and digits, as in FTS5.
 const WORDS: &str = "to_tsvector('simple', regexp_replace(text, '[^[:alnum:]]+', ' ', 'g'))";
 
-/// Whether the store has an index of words.
+/// Returns `true` if the store has an index of words.
 pub(crate) fn is_indexed(engine: &mut dyn Engine) -> Result<bool, Error> {
     let sql = match engine.dialect() {
         Dialect::Sqlite => "SELECT count(*) FROM sqlite_master WHERE name = 'path_words'",
@@ -20,7 +20,7 @@ pub(crate) fn is_indexed(engine: &mut dyn Engine) -> Result<bool, Error> {
     Ok(engine.int(sql)? == Some(1))
 }
 
-/// Makes or removes the index of words, as wanted.
+/// Creates or removes the index of words.
 pub(crate) fn prepare(engine: &mut dyn Engine, wanted: bool) -> Result<(), Error> {
     if is_indexed(engine)? == wanted {
         return Ok(());
@@ -44,7 +44,7 @@ pub(crate) fn prepare(engine: &mut dyn Engine, wanted: bool) -> Result<(), Error
     })
 }
 
-/// An FTS5 table over a dictionary, kept up to date by the dictionary itself.
+/// The FTS5 table over a dictionary, which triggers keep up to date.
 fn index(table: &str) -> String {
     format!(
         "CREATE VIRTUAL TABLE {table}_words USING fts5(text, content='{table}', content_rowid='id');
@@ -56,11 +56,17 @@ fn index(table: &str) -> String {
     )
 }
 
-/// The condition that a fact has a text like this in one of the [`SEARCHED`] columns, and the texts it binds.
+/// A condition on facts, and the texts that it binds.
+pub(crate) struct SearchCondition {
+    pub(crate) sql: String,
+    pub(crate) texts: Vec<String>,
+}
+
+/// The condition that a fact has the text in one of the [`SEARCHED`] columns.
 ///
-/// With an index: every word begins a word of the same text. Without: the text contains it as it is, whatever
-/// the case of ASCII letters.
-pub(crate) fn condition(engine: &mut dyn Engine, text: &str) -> Result<(String, Vec<String>), Error> {
+/// With an index, every word must begin a word of the same text. Without one, the text must occur as it is,
+/// ignoring the case of ASCII letters.
+pub(crate) fn condition(engine: &mut dyn Engine, text: &str) -> Result<SearchCondition, Error> {
     let dialect = engine.dialect();
     let (inner, bound): (fn(Dialect, &str) -> String, String) = if is_indexed(engine)? {
         let words: Vec<&str> =
@@ -83,7 +89,7 @@ pub(crate) fn condition(engine: &mut dyn Engine, text: &str) -> Result<(String, 
     };
     let columns: Vec<String> =
         SEARCHED.iter().map(|table| format!("{table} IN ({})", inner(dialect, table))).collect();
-    Ok((format!("({})", columns.join(" OR ")), vec![bound]))
+    Ok(SearchCondition { sql: format!("({})", columns.join(" OR ")), texts: vec![bound] })
 }
 
 fn by_words(dialect: Dialect, table: &str) -> String {

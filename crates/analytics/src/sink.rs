@@ -1,74 +1,49 @@
-//! The store as everything that writes uses it: it waits for a store that is away, reconnects, and doubles nothing.
+//! The writing side of the store for long-running writers: waits for an unavailable store, reconnects, and
+//! never stores a batch twice.
 //!
-//! A [`StoreSink`] keeps each batch until the store has it. When the store is locked, full or away, it drops the
-//! connection, waits, connects again and adds the whole batch again. Each batch has an identity that is committed
-//! with it. A connection that breaks in `COMMIT` leaves open whether the batch is in the store: the next
-//! connection takes the writers' lock, by which the old transaction has ended, and looks for the identity first.
+//! A [`StoreSink`] keeps each batch until the store has it. When the store is locked, full or unreachable, it
+//! drops the connection, waits, reconnects and adds the whole batch again. Each batch has an identity that is
+//! committed with it. A connection that breaks during `COMMIT` leaves the outcome unknown: the next
+//! connection takes the writers' lock, which means that the old transaction has ended, and looks for the
+//! identity first.
 
 use std::hash::BuildHasher;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::entry::Entry;
+use crate::batch::{BATCH_SOURCE, BatchId};
+use crate::entry::LogEntry;
 use crate::error::Error;
-use crate::ingest::{FileRecord, Mark, Pause, Sink, Stop, Waited};
+use crate::ingest::{EntrySink, FileRecord, Mark, RetryPause, StopSignal, Waited};
 use crate::pack::{Unpack, pack};
+use crate::store::positions::ReadProgress;
 use crate::upkeep::Upkeep;
-use crate::writer::{Options, Place, Writer};
+use crate::writer::{Options, Writer};
 
-/// What a batch is known by in the store: the latest of its source that is in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Identity {
-    /// Rises with every start of the source.
-    pub(crate) generation: u64,
-    /// Rises with every batch.
-    pub(crate) number: u64,
-}
-
-impl Identity {
-    /// As it is stored.
-    pub(crate) fn bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.generation.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.number.to_be_bytes());
-        bytes
-    }
-
-    /// From what is stored; `None` where that is something else.
-    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
-        let (generation, number) = bytes.split_first_chunk::<8>()?;
-        let number = u64::from_be_bytes(number.try_into().ok()?);
-        Some(Self { generation: u64::from_be_bytes(*generation), number })
-    }
-}
-
-/// Sources of batches that nothing but this process knows begin so; upkeep removes those that are old.
-pub(crate) const BATCH_SOURCE: &str = "batch-";
-
-/// A store to write to that is waited for; see the module's documentation.
+/// A sink for a store that may be unavailable for a while; see the module's documentation.
 ///
-/// A batch is what was added since the last commit. The caller bounds it.
+/// A batch is everything since the last commit. The caller bounds it.
 pub struct StoreSink {
     url: String,
     options: Options,
-    stop: Stop,
+    stop: StopSignal,
     trouble: Box<dyn FnMut(&Error) + Send>,
     writer: Option<Writer>,
     source: String,
-    /// The present batch's.
-    identity: Identity,
-    /// Packed entries of the present batch.
+    /// The identity of the current batch.
+    identity: BatchId,
+    /// Packed entries of the current batch.
     batch: Vec<u8>,
-    /// How many bytes of the batch the writer has.
+    /// The bytes of the batch that the writer has.
     added: usize,
     tend_at: Instant,
 }
 
 impl StoreSink {
-    /// Opens the store, trying once. From then on everything waits for the store until `stop` is requested.
+    /// Opens the store in a single attempt. Later operations wait for the store until `stop` is requested.
     ///
     /// # Errors
-    /// As [`Writer::open`].
-    pub fn open(url: &str, options: &Options, stop: Stop) -> Result<Self, Error> {
+    /// Like [`Writer::open`].
+    pub fn open(url: &str, options: &Options, stop: StopSignal) -> Result<Self, Error> {
         let random = std::hash::RandomState::new().hash_one(url);
         let started = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
         let source = format!("{BATCH_SOURCE}{random:016x}");
@@ -78,8 +53,8 @@ impl StoreSink {
         Ok(sink)
     }
 
-    /// The same without a connection, for batches of this source.
-    pub(crate) fn closed(url: &str, options: &Options, stop: Stop, source: String) -> Self {
+    /// A sink without a connection, for batches of this source.
+    pub(crate) fn closed(url: &str, options: &Options, stop: StopSignal, source: String) -> Self {
         Self {
             url: url.to_owned(),
             options: options.clone(),
@@ -87,40 +62,40 @@ impl StoreSink {
             trouble: Box::new(|_| {}),
             writer: None,
             source,
-            identity: Identity { generation: 0, number: 1 },
+            identity: BatchId { generation: 0, number: 1 },
             batch: Vec::new(),
             added: 0,
             tend_at: Instant::now(),
         }
     }
 
-    /// Tells of each attempt that failed and will be repeated.
+    /// Sets a callback for failed attempts that will be repeated.
     #[must_use]
-    pub fn on_trouble(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
-        self.trouble = Box::new(tell);
+    pub fn on_trouble(mut self, observer: impl FnMut(&Error) + Send + 'static) -> Self {
+        self.trouble = Box::new(observer);
         self
     }
 
     /// Does all upkeep after an import, and closes the store.
     ///
     /// # Errors
-    /// The store refused; what was committed lasts.
+    /// The store refused; committed batches stay.
     pub fn finish(mut self, now: SystemTime) -> Result<(), Error> {
         self.retry(|sink| sink.writer()?.finish(now))?;
-        // It is only needed while the outcome of a commit may be unknown. Upkeep removes what stays.
+        // Needed only while the outcome of a commit is unknown. Upkeep removes leftovers.
         if let Some(writer) = &mut self.writer {
             drop(writer.forget_position(&self.source));
         }
         Ok(())
     }
 
-    /// Connects, trying once.
+    /// Connects in a single attempt.
     pub(crate) fn connect(&mut self) -> Result<(), Error> {
         self.writer().map(drop)
     }
 
     /// Commits packed entries under an identity, unless the store has that or a later one of the source.
-    pub(crate) fn put(&mut self, identity: Identity, entries: &[u8]) -> Result<(), Error> {
+    pub(crate) fn put(&mut self, identity: BatchId, entries: &[u8]) -> Result<(), Error> {
         self.identity = identity;
         self.batch.clear();
         self.batch.extend_from_slice(entries);
@@ -129,13 +104,13 @@ impl StoreSink {
         Ok(())
     }
 
-    /// The latest identity of the source that is in the store, trying once.
-    pub(crate) fn latest(&mut self) -> Result<Option<Identity>, Error> {
+    /// The latest identity of the source in the store, in a single attempt.
+    pub(crate) fn latest(&mut self) -> Result<Option<BatchId>, Error> {
         let source = self.source.clone();
-        Ok(self.writer()?.position(&source)?.as_deref().and_then(Identity::of))
+        Ok(self.writer()?.position(&source)?.as_deref().and_then(BatchId::of))
     }
 
-    /// One step of upkeep, trying once. Only between batches.
+    /// Does one step of upkeep in a single attempt. Only between batches.
     pub(crate) fn keep_up(&mut self, now: SystemTime) -> Result<Upkeep, Error> {
         let step = self.writer()?.upkeep(now);
         if step.is_err() {
@@ -160,9 +135,9 @@ impl StoreSink {
         Ok(self.writer.insert(writer))
     }
 
-    /// Tries until it succeeds, fails permanently, or must stop; each time but the first with a new connection.
+    /// Retries until success, a permanent failure, or a stop; reconnects before each retry.
     fn retry<T>(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
-        let mut pause = Pause::default();
+        let mut pause = RetryPause::default();
         loop {
             let error = match attempt(self) {
                 Ok(done) => return Ok(done),
@@ -186,16 +161,16 @@ impl StoreSink {
         let (batch, from) = (std::mem::take(batch), *added);
         let done = self.writer().and_then(|writer| {
             if !batch.is_empty() {
-                // Of a connection that broke nobody knows what it still did.
-                if is_new && writer.has(&source, |place| Identity::of(place) >= Some(identity))? {
+                // The outcome on a broken connection is unknown.
+                if is_new && writer.has(&source, |place| BatchId::of(place) >= Some(identity))? {
                     return Ok(());
                 }
                 let from = if is_new { 0 } else { from };
                 Unpack(&batch[from..]).try_for_each(|entry| writer.add(&entry))?;
             }
             let place = identity.bytes();
-            let own = (!batch.is_empty()).then_some(Place::Position(&source, &place));
-            let mark = mark.map(|mark| Place::File(mark.source, mark.file));
+            let own = (!batch.is_empty()).then_some(ReadProgress::Position(&source, &place));
+            let mark = mark.map(|mark| ReadProgress::File(mark.source, mark.file));
             writer.commit_places(own.into_iter().chain(mark))
         });
         self.batch = batch;
@@ -210,15 +185,15 @@ impl StoreSink {
     }
 }
 
-/// Whether the same may succeed later without anybody repairing the store. What took too long may: the store was
-/// busy with something else.
+/// Returns `true` if a retry may succeed without repair of the store. Timeouts count: the store was busy with
+/// something else.
 pub(crate) fn may_pass(error: &Error) -> bool {
     error.is_passing() || matches!(error, Error::TimedOut)
 }
 
-impl Sink for StoreSink {
-    /// Never waits: a store that fails now is waited for by the commit.
-    fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+impl EntrySink for StoreSink {
+    /// Never waits: a failure now is retried by the commit.
+    fn add(&mut self, entry: &LogEntry<'_>) -> Result<(), Error> {
         let before = self.batch.len();
         pack(entry, &mut self.batch);
         if self.added != before {
@@ -238,8 +213,8 @@ impl Sink for StoreSink {
         Ok(())
     }
 
-    /// Waits until the store has the batch and the mark, both or neither. Where it is to stop before, the error is
-    /// what the store failed with last.
+    /// Waits until the store has the batch and the mark, both or neither. After a stop, returns the store's
+    /// last failure.
     fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error> {
         if self.batch.is_empty() && mark.is_none() {
             return Ok(());
@@ -264,7 +239,7 @@ impl Sink for StoreSink {
         match self.keep_up(SystemTime::now()) {
             Ok(Upkeep::More) => Ok(()),
             Err(error) if !may_pass(&error) => Err(error),
-            // What is not done now is done the next time.
+            // The rest is done next time.
             Ok(Upkeep::Done) | Err(_) => {
                 self.tend_at = Instant::now() + BETWEEN_UPKEEP;
                 Ok(())
@@ -273,8 +248,8 @@ impl Sink for StoreSink {
     }
 }
 
-/// Memory for a batch that is kept from one to the next, in bytes.
+/// The capacity kept for the next batch, in bytes.
 const KEPT: usize = 1 << 20;
 
-/// Where nothing fell due, upkeep is looked at again after this.
+/// The interval of upkeep while nothing is due.
 const BETWEEN_UPKEEP: Duration = Duration::from_secs(30);

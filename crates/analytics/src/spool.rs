@@ -1,13 +1,13 @@
-//! Where accepted events wait while the store does not take them: one file, bounded, in order.
+//! The spool: one bounded file in which accepted events wait, in order, while the store is unavailable.
 //!
 //! ```text
 //! head     "OFSPOOL2", instance (8 bytes), generation (8)
 //! record   length of the entries (4), number of events (4), CRC-32C of what follows (4), identity (16), entries
 //! ```
 //!
-//! Each record has the identity of its batch. The store keeps the identity of the last batch that it has, beside
-//! what was in it: a crash neither loses nor doubles what is in here. The generation rises with every start, so that
-//! no identity is given twice. Once the store has everything the file is cut back to its head.
+//! Each record has the identity of its batch. The store keeps the identity of its last batch, committed with
+//! it, so a crash neither loses nor duplicates spooled events. The generation increases with every start, so
+//! that no identity is used twice. Once the store has everything, the file is cut back to its head.
 
 use std::fs::{File, OpenOptions};
 use std::hash::BuildHasher;
@@ -18,17 +18,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::batch::BatchId;
 use crate::error::Error;
-use crate::sink::Identity;
 
 const MAGIC: &[u8; 8] = b"OFSPOOL2";
 const HEAD: u64 = 24;
 const RECORD_HEAD: u64 = 28;
 
-/// So many processes may have one at a time: those before that still serve what is open.
+/// The maximum number of spools at a path: one per process, including predecessors that still serve
+/// connections.
 const SPOOLS: u32 = 32;
 
-/// No record is longer: what says so is damaged.
+/// The maximum length of a record; a larger value means damage.
 const LONGEST_RECORD: u32 = 16 << 20;
 
 /// The file in which events wait.
@@ -37,44 +38,44 @@ pub(crate) struct Spool {
     file: File,
     instance: u64,
     generation: u64,
-    /// Where the first record is that the store has not.
+    /// The offset of the first record that the store does not have.
     read: u64,
-    /// Where the next record is written.
+    /// The offset of the next record to write.
     end: u64,
     limit: u64,
 }
 
-/// What became of events that were to wait.
+/// The outcome of spooling a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
-    /// They wait.
+pub(crate) enum SpoolOutcome {
+    /// The batch was written to the spool.
     Yes,
-    /// There is no room for them.
+    /// The spool has no room for the batch.
     Full,
 }
 
-/// One record.
-struct Record {
-    identity: Identity,
+/// One record of the file.
+struct SpoolRecord {
+    identity: BatchId,
     events: u32,
     bytes: Vec<u8>,
 }
 
-/// Records that follow each other, as one batch.
-pub(crate) struct Found {
-    /// Of the last one.
-    pub(crate) identity: Identity,
+/// Consecutive records, to be stored as one batch.
+pub(crate) struct SpooledBatch {
+    /// The identity of the last record.
+    pub(crate) identity: BatchId,
     pub(crate) events: u64,
     pub(crate) bytes: Vec<u8>,
-    /// Where they end.
+    /// The offset behind the last record.
     pub(crate) end: u64,
 }
 
 impl Spool {
-    /// Opens the file, or begins it, readable for its owner alone. It never becomes longer than `limit` bytes.
+    /// Opens or creates the file, readable by its owner only. It never grows beyond `limit` bytes.
     ///
-    /// Two processes have a spool for a while where one takes the place of the other. Each locks its own: the first
-    /// free one of `PATH`, `PATH.2` and so on, of those in which something waits before the others.
+    /// During an upgrade two processes have a spool each, locked: the first free one of `PATH`, `PATH.2` and
+    /// so on, starting with those that are not empty.
     pub(crate) fn open(path: &Path, limit: u64) -> Result<Self, Error> {
         let failed = |error| Error::Io(format!("opening the spool {}", path.display()), error);
         let mut empty = None;
@@ -117,23 +118,23 @@ impl Spool {
         Ok(spool)
     }
 
-    /// The name under which the store remembers the last batch that it has.
+    /// The source under which the store records the last batch.
     pub(crate) fn source(&self) -> String {
         format!("spool-{:016x}", self.instance)
     }
 
-    /// Rises with every start.
+    /// Increases with every start.
     pub(crate) const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Where the last record ends.
+    /// The offset behind the last record.
     pub(crate) const fn end(&self) -> u64 {
         self.end
     }
 
-    /// The store has everything up to this batch.
-    pub(crate) fn skip(&mut self, latest: Identity) {
+    /// Skips records up to this batch, which the store has.
+    pub(crate) fn skip(&mut self, latest: BatchId) {
         while let Ok(Some(record)) = self.record_at(self.read)
             && record.identity <= latest
         {
@@ -141,26 +142,30 @@ impl Spool {
         }
     }
 
-    /// The store has everything up to this place.
+    /// Skips records up to this offset, which the store has.
     pub(crate) fn done(&mut self, end: u64) {
         self.read = end.clamp(self.read, self.end);
     }
 
-    /// What waits cannot be read: it is given up.
+    /// Drops the remaining records, which cannot be read.
     pub(crate) fn give_up(&mut self) {
         self.read = self.end;
     }
 
-    /// Bytes that wait.
     pub(crate) const fn waiting(&self) -> u64 {
         self.end - self.read
     }
 
-    /// Lets a batch wait.
-    pub(crate) fn push(&mut self, identity: Identity, events: u32, bytes: &[u8]) -> Result<Kept, Error> {
+    /// Appends a batch, if there is room for it.
+    pub(crate) fn push(
+        &mut self,
+        identity: BatchId,
+        events: u32,
+        bytes: &[u8],
+    ) -> Result<SpoolOutcome, Error> {
         let length = bytes.len() as u64 + RECORD_HEAD;
         if self.end + length > self.limit {
-            return Ok(Kept::Full);
+            return Ok(SpoolOutcome::Full);
         }
         let mut record = Vec::with_capacity(bytes.len() + RECORD_HEAD as usize);
         record.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
@@ -170,12 +175,12 @@ impl Spool {
         record.extend_from_slice(bytes);
         self.file.write_all_at(&record, self.end).map_err(|error| self.failed("writing", error))?;
         self.end += length;
-        Ok(Kept::Yes)
+        Ok(SpoolOutcome::Yes)
     }
 
-    /// The next records to store: up to this number of bytes, but at least one if there is one.
-    pub(crate) fn peek(&mut self, size: usize) -> Result<Option<Found>, Error> {
-        let mut found: Option<Found> = None;
+    /// The next records to store: up to `size` bytes, but at least one if there is one.
+    pub(crate) fn peek(&mut self, size: usize) -> Result<Option<SpooledBatch>, Error> {
+        let mut found: Option<SpooledBatch> = None;
         while found.as_ref().is_none_or(|found| found.bytes.len() < size) {
             let at = found.as_ref().map_or(self.read, |found| found.end);
             if at >= self.end {
@@ -183,12 +188,12 @@ impl Spool {
             }
             let record = self.record_at(at).map_err(|error| self.failed("reading", error))?;
             let Some(record) = record else {
-                // It was intact when the file was opened; what follows cannot be trusted.
+                // Intact when the file was opened, but damaged now: later records cannot be trusted.
                 self.end = at;
                 break;
             };
             let end = at + record.bytes.len() as u64 + RECORD_HEAD;
-            let found = found.get_or_insert_with(|| Found {
+            let found = found.get_or_insert_with(|| SpooledBatch {
                 identity: record.identity,
                 events: 0,
                 bytes: Vec::new(),
@@ -201,7 +206,7 @@ impl Spool {
         Ok(found)
     }
 
-    /// Cuts the file back to its head, after everything in it was committed.
+    /// Cuts the file back to its head, after all records were committed.
     pub(crate) fn clear(&mut self) -> Result<(), Error> {
         if self.end == HEAD {
             return Ok(());
@@ -224,7 +229,7 @@ impl Spool {
         self.file.write_all_at(&head, 0)
     }
 
-    /// Where the last record ends that was written in full.
+    /// The offset behind the last complete record.
     fn intact_end(&self) -> io::Result<u64> {
         let mut end = HEAD;
         while let Some(record) = self.record_at(end)? {
@@ -233,7 +238,7 @@ impl Spool {
         Ok(end)
     }
 
-    fn record_at(&self, at: u64) -> io::Result<Option<Record>> {
+    fn record_at(&self, at: u64) -> io::Result<Option<SpoolRecord>> {
         let mut head = [0; RECORD_HEAD as usize];
         if !self.read_whole(&mut head, at)? {
             return Ok(None);
@@ -249,10 +254,10 @@ impl Spool {
         if !whole || length == 0 || checksum(identity, &bytes) != expected {
             return Ok(None);
         }
-        Ok(Identity::of(identity).map(|identity| Record { identity, events, bytes }))
+        Ok(BatchId::of(identity).map(|identity| SpoolRecord { identity, events, bytes }))
     }
 
-    /// False where the file ends before.
+    /// Returns `false` if the file ends before.
     fn read_whole(&self, into: &mut [u8], at: u64) -> io::Result<bool> {
         match self.file.read_exact_at(into, at) {
             Ok(()) => Ok(true),
@@ -266,7 +271,7 @@ impl Spool {
     }
 }
 
-/// The file with this number.
+/// The path of the spool with this number.
 fn numbered(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     if number > 1 {
@@ -275,7 +280,7 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     name.into()
 }
 
-/// The file, unless another process has locked it. It is locked for as long as it is open.
+/// Opens and locks the file; `None` if another process has it. The lock lasts as long as the file is open.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -295,11 +300,11 @@ fn checksum(identity: &[u8], entries: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    fn identity(number: u64) -> Identity {
-        Identity { generation: 1, number }
+    fn identity(number: u64) -> BatchId {
+        BatchId { generation: 1, number }
     }
 
-    /// Everything that waits, record by record.
+    /// The waiting batches, record by record.
     fn bytes(spool: &mut Spool) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| {
             let found = spool.peek(1).unwrap()?;
@@ -315,7 +320,7 @@ mod tests {
         let path = directory.path().join("spool");
         let mut spool = Spool::open(&path, 1 << 20).unwrap();
         for (number, text) in ["one", "two", "three"].into_iter().enumerate() {
-            assert_eq!(spool.push(identity(number as u64), 1, text.as_bytes()).unwrap(), Kept::Yes);
+            assert_eq!(spool.push(identity(number as u64), 1, text.as_bytes()).unwrap(), SpoolOutcome::Yes);
         }
         let found = spool.peek(4).unwrap().unwrap();
         assert_eq!((found.bytes.as_slice(), found.events, found.identity), (&b"onetwo"[..], 2, identity(1)));
@@ -326,7 +331,7 @@ mod tests {
         spool.skip(identity(0));
         assert_eq!(bytes(&mut spool), [b"two".to_vec(), b"three".to_vec()]);
         spool.clear().unwrap();
-        spool.push(Identity { generation: spool.generation(), number: 0 }, 1, b"four").unwrap();
+        spool.push(BatchId { generation: spool.generation(), number: 0 }, 1, b"four").unwrap();
         spool.skip(identity(7));
         assert_eq!(bytes(&mut spool), [b"four".to_vec()], "it is later than what another start gave");
     }
@@ -342,7 +347,7 @@ mod tests {
         new.push(identity(1), 1, b"new").unwrap();
         assert_eq!((bytes(&mut old), bytes(&mut new)), (vec![b"old".to_vec()], vec![b"new".to_vec()]));
         drop(old);
-        // The first one is free again, and something waits in it.
+        // The first spool is free again, and has events.
         let mut next = Spool::open(&path, 1 << 20).unwrap();
         assert_eq!(bytes(&mut next), [b"old".to_vec()]);
         next.clear().unwrap();
@@ -355,8 +360,8 @@ mod tests {
     fn it_is_bounded() {
         let directory = tempfile::tempdir().unwrap();
         let mut spool = Spool::open(&directory.path().join("spool"), 130).unwrap();
-        assert_eq!(spool.push(identity(1), 1, &[1; 50]).unwrap(), Kept::Yes);
-        assert_eq!(spool.push(identity(2), 1, &[2; 50]).unwrap(), Kept::Full);
+        assert_eq!(spool.push(identity(1), 1, &[1; 50]).unwrap(), SpoolOutcome::Yes);
+        assert_eq!(spool.push(identity(2), 1, &[2; 50]).unwrap(), SpoolOutcome::Full);
         assert_eq!(bytes(&mut spool), [vec![1; 50]]);
     }
 

@@ -1,13 +1,15 @@
-//! The seam between what is remembered and the databases that remember it.
+//! The interface between the log store and its databases.
 //!
 //! An [`Engine`] runs statements, streams rows and takes facts in bulk. Everything above it (the writer,
-//! roll-ups, retention, questions) is written once, in the SQL that SQLite and PostgreSQL share; what differs is
-//! in [`Dialect`]. Integers are written into the statements, texts are always bound.
+//! roll-ups, retention, queries) is written once, in the SQL that SQLite and PostgreSQL share; the
+//! differences are in [`Dialect`]. Integers are written into the statements, texts are always bound.
 
 pub(crate) mod files;
 pub(crate) mod location;
+pub(crate) mod positions;
 pub(crate) mod postgres;
 pub(crate) mod schema;
+pub(crate) mod sequence;
 pub(crate) mod sqlite;
 pub(crate) mod tls;
 
@@ -17,44 +19,44 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::store::location::Location;
 
-/// Where SQLite's and PostgreSQL's languages differ.
+/// The SQL dialect of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
     Postgres,
 }
 
-/// One value of an answer, as the database has it.
+/// One value of an answer, with the type that the database gives it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// Nothing.
+pub enum SqlValue {
+    /// No value, SQL's null.
     Null,
-    /// A whole number.
+    /// An integer of up to 64 bits.
     Int(i64),
-    /// Another number.
+    /// A floating-point number.
     Real(f64),
-    /// Text; bytes are given in hexadecimal digits.
+    /// Text, or binary data in hexadecimal digits.
     Text(String),
 }
 
-/// One row of an answer, only readable while it is visited.
-pub(crate) trait Fields {
-    /// The column's integer; 0 where there is none.
+/// One row of a result, readable only during the visit.
+pub(crate) trait RowReader {
+    /// The integer in a column; 0 for null.
     fn int(&self, column: usize) -> i64;
-    /// The column's text; empty where there is none.
+    /// The text in a column; empty for null.
     fn text(&self, column: usize) -> &str;
 }
 
-/// What is done with one row: go on, or stop.
-pub(crate) type Visit<'a> = dyn FnMut(&dyn Fields) -> ControlFlow<()> + 'a;
+/// A visitor of rows, which continues or stops.
+pub(crate) type Visit<'a> = dyn FnMut(&dyn RowReader) -> ControlFlow<()> + 'a;
 
-/// What a question in the user's own SQL gave: names of columns, and rows.
-pub(crate) type Table = (Vec<String>, Vec<Vec<Value>>);
+/// The result of a user's SQL: names of columns, and rows.
+pub(crate) type Table = (Vec<String>, Vec<Vec<SqlValue>>);
 
-/// One request as a row; what is 0 is absent, but for `status` and `bytes`.
+/// One request as a row; 0 means absent, except in `status` and `bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fact {
-    /// Its place in time: microseconds shifted left by [`SEQUENCE_BITS`], and a sequence.
+    /// The position in time: microseconds shifted left by [`SEQUENCE_BITS`], and a sequence number.
     pub(crate) id: i64,
     pub(crate) shape: i64,
     pub(crate) client: i64,
@@ -65,52 +67,60 @@ pub(crate) struct Fact {
     pub(crate) bytes: i64,
     pub(crate) received: Option<i64>,
     pub(crate) duration: Option<i64>,
+    /// In the queue, connecting, and up to the first byte of the response, in microseconds.
+    pub(crate) phases: [Option<i64>; 3],
     pub(crate) request: Option<Box<str>>,
 }
 
-/// So many bits of an id tell requests of the same microsecond apart. More requests than that move into the
-/// following microseconds, as those do whose log has only whole seconds.
+/// A range of fact numbers: `from` and later, before `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FactRange {
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+/// The bits of an id that distinguish requests of the same microsecond. Further requests move into the
+/// following microseconds, as is usual for logs that have only whole seconds.
 pub(crate) const SEQUENCE_BITS: u32 = 5;
 
-/// A database that holds a store.
+/// A connection to a database with a store.
 pub(crate) trait Engine: Send {
     fn dialect(&self) -> Dialect;
-    /// Runs one statement with bound texts, or several without; gives the number of rows it changed.
+    /// Runs one statement with bound texts, or several without; returns the number of rows changed.
     fn run(&mut self, sql: &str, texts: &[&str]) -> Result<u64, Error>;
     /// Visits the rows of one statement.
     fn rows(&mut self, sql: &str, texts: &[&str], visit: &mut Visit<'_>) -> Result<(), Error>;
-    /// Adds facts whose ids are known to be free, inside the open transaction.
+    /// Adds facts, the ids of which must be free, within the open transaction.
     fn insert(&mut self, facts: &[Fact]) -> Result<(), Error>;
-    /// Runs a statement of the user's, which must not change anything, for no longer than `limit`. No more
-    /// than `most` rows are given.
+    /// Runs a user's statement, which must not change anything, for at most `limit`. Returns at most `most`
+    /// rows.
     fn ask(&mut self, sql: &str, limit: Duration, most: usize) -> Result<Table, Error>;
-    /// Ends what is running with [`Error::TimedOut`] after `limit`, until it is set again.
+    /// Sets a time limit for running statements, which then fail with [`Error::TimedOut`].
     fn limit(&mut self, limit: Option<Duration>) -> Result<(), Error>;
 }
 
 impl dyn Engine + '_ {
-    /// Begins a transaction that will write.
+    /// Starts a writing transaction.
     pub(crate) fn begin(&mut self) -> Result<(), Error> {
         let sql = match self.dialect() {
             Dialect::Sqlite => "BEGIN IMMEDIATE",
             Dialect::Postgres => "BEGIN",
         };
-        // Where the lock of writers is not had in time, PostgreSQL's transaction has begun nevertheless, and takes
-        // nothing but its end.
+        // If the writers' lock is not available in time, PostgreSQL's transaction exists all the same and
+        // must be ended.
         self.run(sql, &[]).map(drop).inspect_err(|_| self.rollback())
     }
 
-    /// Makes the transaction last.
     pub(crate) fn commit(&mut self) -> Result<(), Error> {
         self.run("COMMIT", &[]).map(|_| ())
     }
 
-    /// Forgets the transaction. Where that fails too, the connection is gone and the transaction with it.
+    /// Rolls the transaction back. If that fails too, the connection is lost, and the transaction with it.
     pub(crate) fn rollback(&mut self) {
         drop(self.run("ROLLBACK", &[]));
     }
 
-    /// Runs `work` in a transaction: all of it lasts, or nothing.
+    /// Runs `work` in a transaction, which is committed if it succeeds.
     pub(crate) fn whole<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         self.begin()?;
         match work(self).and_then(|result| self.commit().map(|()| result)) {
@@ -142,7 +152,7 @@ impl dyn Engine + '_ {
         Ok(found)
     }
 
-    /// Every row's first integers.
+    /// The first `N` integers of every row.
     pub(crate) fn ints<const N: usize>(&mut self, sql: &str) -> Result<Vec<[i64; N]>, Error> {
         let mut found = Vec::new();
         self.rows(sql, &[], &mut |row| {
@@ -153,17 +163,17 @@ impl dyn Engine + '_ {
     }
 }
 
-/// How a store is opened.
+/// Options for opening a store.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Access {
-    /// How long to wait for another process that holds the store.
+pub(crate) struct StoreAccess {
+    /// The time to wait for another process that holds the store.
     pub(crate) busy: Duration,
-    /// The database's own cache, in KiB.
+    /// The database's cache, in KiB.
     pub(crate) cache_kib: u32,
 }
 
-/// Opens a store for writing, beginning it where there is none, and brings its schema up to date.
-pub(crate) fn open(location: &Location, access: Access) -> Result<Box<dyn Engine>, Error> {
+/// Opens a store for writing, creating it if necessary, and brings its schema up to date.
+pub(crate) fn open(location: &Location, access: StoreAccess) -> Result<Box<dyn Engine>, Error> {
     let mut engine: Box<dyn Engine> = match location {
         Location::File(path) => Box::new(sqlite::Sqlite::open(path, access)?),
         Location::Memory => Box::new(sqlite::Sqlite::in_memory(access)?),
@@ -173,8 +183,8 @@ pub(crate) fn open(location: &Location, access: Access) -> Result<Box<dyn Engine
     Ok(engine)
 }
 
-/// Opens a store for reading; it must be there.
-pub(crate) fn open_to_read(location: &Location, access: Access) -> Result<Box<dyn Engine>, Error> {
+/// Opens an existing store for reading.
+pub(crate) fn open_to_read(location: &Location, access: StoreAccess) -> Result<Box<dyn Engine>, Error> {
     let mut engine: Box<dyn Engine> = match location {
         Location::File(path) => Box::new(sqlite::Sqlite::open_to_read(path, access)?),
         Location::Memory => {

@@ -1,17 +1,17 @@
-//! From bytes that may be anything to text that any database and terminal takes.
+//! Conversion of arbitrary bytes to text that any database and terminal accepts.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Texts are cut at this many bytes; [`CUT`] then follows. Long enough for what people link to, and short enough
-/// that a flood of made-up queries cannot fill a disk quickly.
+/// The maximum length of a text in bytes, after which [`CUT`] is appended. Long enough for real URLs, and
+/// short enough that a flood of made-up queries cannot fill a disk quickly.
 pub(crate) const LONGEST: usize = 2048;
 
-/// What is appended to a text that was cut.
+/// The mark at the end of a cut text.
 pub(crate) const CUT: char = '…';
 
-/// The text of some bytes: what is no UTF-8, and control characters (NUL among them, which PostgreSQL does not
-/// take), become `\xNN`; more than [`LONGEST`] bytes are cut.
+/// Converts bytes to text: invalid UTF-8 and control characters (NUL among them, which PostgreSQL refuses)
+/// become `\xNN`; anything beyond [`LONGEST`] bytes is cut.
 pub(crate) fn clean(bytes: &[u8]) -> Cow<'_, str> {
     if bytes.len() <= LONGEST
         && let Ok(text) = std::str::from_utf8(bytes)
@@ -58,20 +58,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_text_stays() {
+    fn text_is_unchanged() {
         for text in ["", "/a?b=c", "/grüße/→"] {
             assert!(matches!(clean(text.as_bytes()), Cow::Borrowed(same) if same == text));
         }
     }
 
     #[test]
-    fn what_is_none_is_escaped() {
+    fn other_bytes_are_escaped() {
         assert_eq!(clean(b"a\xffb\0c\n"), "a\\xffb\\x00c\\x0a");
         assert_eq!(clean(b"\xe2\x82"), "\\xe2\\x82");
     }
 
     #[test]
-    fn what_is_long_is_cut() {
+    fn long_texts_are_cut() {
         for (byte, length) in [(b'a', LONGEST + 1), (b'a', 1 << 20), (0xff, 1 << 20), (0xff, 1000)] {
             let text = clean(&vec![byte; length]).into_owned();
             assert!(text.len() <= LONGEST + 4 && text.ends_with(CUT), "{byte} {length}: {}", text.len());

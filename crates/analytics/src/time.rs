@@ -1,17 +1,16 @@
-//! Times as people and programs read them, and how time is divided into steps: in a time zone, by the Gregorian
+//! Times for people and programs, and the division of time into steps: in a time zone, by the Gregorian
 //! calendar, with weeks that begin on Monday (ISO 8601).
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::civil::{Date, DateTime};
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Span, Timestamp};
 
 use crate::error::Error;
-use crate::writer::micros;
 
-/// Where days begin at midnight.
+/// A time zone, which decides at which instants days begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
@@ -22,7 +21,7 @@ impl Default for Zone {
 }
 
 impl From<TimeZone> for Zone {
-    /// What has been at UTC since 1970 is UTC, whatever its name (`Etc/UTC`, `UTC0`).
+    /// Zones that have been at UTC since 1970 become UTC, whatever their name (`Etc/UTC`, `UTC0`).
     fn from(zone: TimeZone) -> Self {
         let epoch = Timestamp::UNIX_EPOCH;
         let is_utc = zone.to_offset(epoch) == Offset::UTC && zone.following(epoch).next().is_none();
@@ -30,17 +29,17 @@ impl From<TimeZone> for Zone {
     }
 }
 
-/// How time is divided.
+/// The division of time into steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeStep {
-    /// Into intervals of this length, at least a second. They begin at multiples of it since 1970 on the clocks of the
-    /// time zone: six hours begin at midnight.
+    /// Intervals of this length, at least a second. They begin at multiples of it since 1970 on the clocks of
+    /// the time zone: steps of six hours begin at midnight.
     Every(Duration),
-    /// From midnight to midnight.
+    /// Days, from midnight to midnight.
     Day,
-    /// From Monday to Monday.
+    /// Weeks, from Monday to Monday.
     Week,
-    /// By the months of the calendar.
+    /// Months of the calendar.
     Month,
 }
 
@@ -61,18 +60,18 @@ impl fmt::Display for TimeStep {
     }
 }
 
-/// The shortest interval.
+/// The shortest interval of a step.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// An hour and a day, in microseconds.
 const HOUR_US: i64 = 3_600_000_000;
 const DAY_US: i64 = 24 * HOUR_US;
 
-/// The clocks of all zones are ahead of UTC by multiples of this, since 1972: what lies within is in one step.
+/// All zones have been ahead of UTC by multiples of this since 1972, so each such slice lies in one step.
 const SLICE_US: i64 = HOUR_US / 4;
 
 impl TimeStep {
-    /// Steps that a range of time has some ten to thirty of.
+    /// A step that divides a range of time into ten to thirty parts.
     #[must_use]
     pub fn for_range(range: Duration) -> Self {
         const MINUTE: u64 = 60;
@@ -85,7 +84,7 @@ impl TimeStep {
         }
     }
 
-    /// Whether steps are at least an hour long, so that most hours lie in one of them.
+    /// Returns `true` if steps are at least an hour long, so that most hours lie in one of them.
     pub(crate) const fn is_long(self) -> bool {
         match self {
             Self::Every(length) => length.as_micros() >= HOUR_US as u128,
@@ -94,21 +93,21 @@ impl TimeStep {
     }
 }
 
-/// So many steps are a table that is read at once.
+/// The number of steps that a table shows at a glance.
 const MOST_STEPS: u64 = 31;
 
-/// Which step a time is in. Times are in microseconds since 1970.
+/// Maps times to steps. Times are in microseconds since 1970.
 #[derive(Clone, Debug)]
-pub(crate) struct Steps {
+pub(crate) struct TimeSteps {
     zone: Zone,
     step: TimeStep,
-    /// The length of slices of time that lie in one step each, counted from 1970.
+    /// The length of slices that lie in one step each, counted from 1970.
     slice: i64,
-    /// The last slice that was looked for, and where its step begins.
+    /// The last slice looked up, and the start of its step.
     last: Option<(i64, i64)>,
 }
 
-impl Steps {
+impl TimeSteps {
     pub(crate) fn new(step: TimeStep, zone: &Zone) -> Result<Self, Error> {
         let slice = match step {
             TimeStep::Every(length) if length < SHORTEST => {
@@ -124,12 +123,12 @@ impl Steps {
         Ok(Self { zone: zone.clone(), step, slice, last: None })
     }
 
-    /// The length of the slices; each is within one step.
+    /// The length of the slices, each of which lies in one step.
     pub(crate) const fn slice(&self) -> i64 {
         self.slice
     }
 
-    /// Where the step of a time begins.
+    /// The start of the step of a time.
     pub(crate) fn of(&mut self, time_us: i64) -> i64 {
         let slice = time_us.div_euclid(self.slice);
         match self.last {
@@ -142,7 +141,7 @@ impl Steps {
         }
     }
 
-    /// Whether a range is within one step.
+    /// Returns `true` if a range lies in one step.
     pub(crate) fn is_one(&mut self, from_us: i64, to_us: i64) -> bool {
         self.of(from_us) == self.of(to_us - 1)
     }
@@ -153,7 +152,7 @@ fn divisor(a: i64, b: i64) -> i64 {
 }
 
 impl Zone {
-    /// Where the step that a time is in begins.
+    /// The start of the step of a time.
     fn begins(&self, time_us: i64, step: TimeStep) -> i64 {
         let Ok(time) = Timestamp::from_microsecond(time_us) else { return time_us };
         let local = self.0.to_datetime(time);
@@ -170,7 +169,7 @@ impl Zone {
         first.and_then(|date| self.midnight(date)).unwrap_or(time_us)
     }
 
-    /// Where a day begins; at a later hour where the clocks are put forward at midnight.
+    /// The start of a day; at a later hour where clocks are put forward at midnight.
     fn midnight(&self, date: Date) -> Option<i64> {
         self.time_of(date.at(0, 0, 0, 0))
     }
@@ -184,7 +183,7 @@ impl Zone {
         if self.0 == TimeZone::UTC {
             return time_us.div_euclid(length) * length;
         }
-        // What the clocks show, as if it were UTC.
+        // The local time, read as if it were UTC.
         let Ok(shown) = TimeZone::UTC.to_timestamp(local).map(Timestamp::as_microsecond) else {
             return time_us;
         };
@@ -192,12 +191,12 @@ impl Zone {
         if length <= HOUR_US {
             return time_us - past;
         }
-        // Over a change of the clocks a step is longer or shorter, and begins where they show it.
+        // Across a change of the clocks a step is longer or shorter, and begins where they show it.
         let begins = local.checked_sub(SignedDuration::from_micros(past)).ok();
         begins.and_then(|begins| self.time_of(begins)).unwrap_or(time_us).min(time_us)
     }
 
-    /// A time as RFC 3339 has it; fractions of a second are left out where there are none.
+    /// The RFC 3339 form of a time, without fractions if they are zero.
     pub(crate) fn text(&self, time_us: i64) -> String {
         let Ok(time) = Timestamp::from_microsecond(time_us) else { return String::new() };
         let digits = if time_us.rem_euclid(1_000_000) == 0 { 0 } else { 6 };
@@ -207,15 +206,15 @@ impl Zone {
         format!("{:.digits$}", time.display_with_offset(self.0.to_offset(time)))
     }
 
-    /// A time as a sentence has it.
+    /// The form of a time in sentences.
     pub(crate) fn words(&self, time_us: i64) -> String {
         let Ok(time) = Timestamp::from_microsecond(time_us) else { return String::new() };
         let zone = if self.0 == TimeZone::UTC { " UTC" } else { "" };
         format!("{}{zone}", self.0.to_datetime(time).strftime("%Y-%m-%d %H:%M:%S"))
     }
 
-    /// When the period before this one begins: it has as many months or days, where both ends are midnights, and is
-    /// as long otherwise.
+    /// The start of the period before this one: it has as many months or days if both ends are midnights,
+    /// else the same length.
     pub(crate) fn before(&self, since: SystemTime, until: SystemTime) -> i64 {
         let (from, to) = (micros(since), micros(until));
         let by_calendar = || {
@@ -235,6 +234,11 @@ impl Zone {
         };
         by_calendar().filter(|before| *before < from).unwrap_or_else(|| from - (to - from)).max(0)
     }
+}
+
+/// Microseconds since 1970; 0 for earlier times.
+pub(crate) fn micros(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -1,41 +1,50 @@
-//! What falls due beside writing, in small steps: daily roll-ups, removing what is older than its retention,
-//! texts that nothing refers to any more, and giving pages back to the file system.
+//! Maintenance in small steps: daily roll-ups, removal of data past its retention, removal of unused texts,
+//! and return of free pages to the file system.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use crate::batch::{BATCH_SOURCE, BatchId};
 use crate::error::Error;
-use crate::rollup::{self, GONE, HOUR_US, Period, REMOVING, ROLLED, first_of};
-use crate::sink::{BATCH_SOURCE, Identity};
+use crate::rollup::{self, GONE, HOUR_US, REMOVING, ROLLED, RollupPeriod, first_of};
+use crate::store::positions::from_hex;
 use crate::store::schema::DICTIONARIES;
 use crate::store::{Dialect, Engine};
-use crate::writer::{Options, from_hex};
 
-/// Whether something is left to do.
+/// Times that data is kept for; `None`: for ever.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retention {
+    /// For requests one by one.
+    pub(crate) requests: Option<Duration>,
+    /// For hourly and daily roll-ups.
+    pub(crate) rollups: Option<Duration>,
+}
+
+/// The outcome of one step of maintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upkeep {
     /// One step was done; there may be more.
     More,
-    /// Nothing is due.
+    /// Nothing is due at present.
     Done,
 }
 
-/// So many facts are removed by one step: some milliseconds.
+/// Facts removed per step: some milliseconds.
 const FACTS_AT_ONCE: i64 = 20_000;
 
-/// So many free pages are given back by one step.
+/// Free pages returned per step.
 const PAGES_AT_ONCE: i64 = 256;
 
-/// Texts are swept when so many hours lost their facts since the last time.
+/// The number of hours that must lose their facts before unused texts are removed.
 const HOURS_BETWEEN_SWEEPS: i64 = 24;
 
-/// What this process knows of a batch is needed for minutes; what is older than this many seconds was left behind.
+/// The age in seconds at which identities of batches count as left behind; a process needs them for minutes.
 const BATCHES_KEPT: u64 = 366 * 86_400;
 
-/// Does one step of what is due. Days from `open_day` on may still get hours.
+/// Does one step of due work. Days from `open_day` on may still get hours.
 pub(crate) fn step(
     engine: &mut dyn Engine,
-    options: &Options,
+    retention: Retention,
     now_us: i64,
     open_day: i64,
 ) -> Result<Upkeep, Error> {
@@ -43,13 +52,13 @@ pub(crate) fn step(
         engine.whole(|engine| rollup::roll_day(engine, day))?;
         return Ok(Upkeep::More);
     }
-    if let Some(retention) = options.retention
-        && remove_facts(engine, first_hour_kept(now_us, retention))?
+    if let Some(kept) = retention.requests
+        && remove_facts(engine, first_hour_kept(now_us, kept))?
     {
         return Ok(Upkeep::More);
     }
-    if let Some(retention) = options.rollup_retention
-        && remove_rollups(engine, first_hour_kept(now_us, retention))?
+    if let Some(kept) = retention.rollups
+        && remove_rollups(engine, first_hour_kept(now_us, kept))?
     {
         return Ok(Upkeep::More);
     }
@@ -60,20 +69,20 @@ pub(crate) fn step(
     give_pages_back(engine)
 }
 
-/// How often texts were swept: whoever knows numbers of texts forgets them when this changes.
+/// The number of sweeps of texts so far: cached numbers of texts are invalid when it changes.
 pub(crate) fn sweeps(engine: &mut dyn Engine) -> Result<i64, Error> {
     let value = engine.text("SELECT value FROM meta WHERE name = 'sweeps'", &[])?;
     Ok(value.and_then(|value| value.parse().ok()).unwrap_or(0))
 }
 
-/// The first hour that is still kept: one that is only partly too old stays.
+/// The first hour to keep: an hour that is only partly too old stays.
 fn first_hour_kept(now_us: i64, retention: Duration) -> i64 {
     let retention = i64::try_from(retention.as_micros()).unwrap_or(i64::MAX);
     now_us.saturating_sub(retention).div_euclid(HOUR_US)
 }
 
-/// Removes facts of the oldest hour that is too old; true if there was one. Only hours that are rolled up lose
-/// their facts.
+/// Removes facts of the oldest hour past its retention; returns `true` if there was one. Only hours that are
+/// rolled up lose their facts.
 fn remove_facts(engine: &mut dyn Engine, kept_from: i64) -> Result<bool, Error> {
     let sql = format!(
         "SELECT hour FROM hours WHERE state IN ({ROLLED}, {REMOVING}) AND hour < {kept_from} ORDER BY hour LIMIT 1"
@@ -81,7 +90,7 @@ fn remove_facts(engine: &mut dyn Engine, kept_from: i64) -> Result<bool, Error> 
     let Some(hour) = engine.int(&sql)? else { return Ok(false) };
     let (from, to) = (first_of(hour), first_of(hour + 1));
     engine.whole(|engine| {
-        // Again, as another writer may have touched it.
+        // Checked again under the lock, as another writer may have touched the hour.
         let state = engine.int(&format!("SELECT state FROM hours WHERE hour = {hour}"))?;
         if !matches!(state, Some(ROLLED | REMOVING)) {
             return Ok(());
@@ -107,12 +116,12 @@ fn remove_rollups(engine: &mut dyn Engine, kept_from: i64) -> Result<bool, Error
     let Some(hour) = engine.int(&sql)? else { return Ok(false) };
     let day = hour.div_euclid(24);
     engine.whole(|engine| {
-        remove_period(engine, Period::hour(hour))?;
+        remove_period(engine, RollupPeriod::hour(hour))?;
         engine.run(&format!("DELETE FROM hours WHERE hour = {hour} AND state = {GONE}"), &[])?;
         let left =
             format!("SELECT count(*) FROM hours WHERE hour >= {} AND hour < {}", day * 24, day * 24 + 24);
         if engine.int(&left)? == Some(0) {
-            remove_period(engine, Period::day(day))?;
+            remove_period(engine, RollupPeriod::day(day))?;
             engine.run(&format!("DELETE FROM days WHERE day = {day}"), &[])?;
         }
         Ok(())
@@ -120,7 +129,7 @@ fn remove_rollups(engine: &mut dyn Engine, kept_from: i64) -> Result<bool, Error
     Ok(true)
 }
 
-fn remove_period(engine: &mut dyn Engine, period: Period) -> Result<(), Error> {
+fn remove_period(engine: &mut dyn Engine, period: RollupPeriod) -> Result<(), Error> {
     let these = period.condition();
     engine.run(&format!("DELETE FROM traffic WHERE {these}"), &[])?;
     engine.run(&format!("DELETE FROM heavy WHERE kind IN (0,1,2,3,4) AND {these}"), &[]).map(|_| ())
@@ -143,12 +152,12 @@ fn sweep_is_due(engine: &mut dyn Engine) -> Result<bool, Error> {
     Ok(unswept >= HOURS_BETWEEN_SWEEPS)
 }
 
-/// Removes texts that neither facts nor roll-ups refer to: facts, which are most, are read once for all of them.
-/// Inside a transaction.
+/// Removes texts without a reference from facts or roll-ups. Facts, the bulk, are read once for all
+/// dictionaries. Must run in a transaction.
 fn sweep(engine: &mut (dyn Engine + '_), now_us: i64) -> Result<(), Error> {
     debug_assert_eq!(DICTIONARIES.len(), 7, "a dictionary that is not swept grows for ever");
     let mut shapes = Used::of("shape", engine)?;
-    // In the order of roll-ups' kinds.
+    // In the order of the kinds of roll-ups.
     let mut items = [
         Used::of("path", engine)?,
         Used::of("referer", engine)?,
@@ -173,7 +182,7 @@ fn sweep(engine: &mut (dyn Engine + '_), now_us: i64) -> Result<(), Error> {
         ControlFlow::Continue(())
     })?;
     mark_all(engine, "SELECT host FROM traffic", &mut hosts)?;
-    // What is removed uses nothing any more.
+    // Shapes that are removed refer to nothing any more.
     shapes.remove_others(engine)?;
     mark_all(engine, "SELECT host FROM shape", &mut hosts)?;
     let [paths, referers, agents, clients, mut networks] = items;
@@ -194,7 +203,7 @@ fn mark_all(engine: &mut dyn Engine, sql: &str, used: &mut Used) -> Result<(), E
     })
 }
 
-/// Which rows of a table are referred to: one bit per number.
+/// The rows of a table with references, as a bitmap.
 struct Used {
     table: &'static str,
     bits: Vec<u64>,
@@ -219,7 +228,7 @@ impl Used {
         word.is_none_or(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// Removes the rows that nothing refers to.
+    /// Removes the rows without references.
     fn remove_others(&self, engine: &mut dyn Engine) -> Result<(), Error> {
         let table = self.table;
         let mut unused = Vec::new();
@@ -234,12 +243,12 @@ impl Used {
     }
 }
 
-/// Forgets the identities of batches whose processes were killed long ago.
+/// Removes identities of batches of processes that were killed long ago.
 fn forget_batches(engine: &mut dyn Engine, now_s: u64) -> Result<(), Error> {
     let mut old = Vec::new();
     let sql = format!("SELECT source, place FROM positions WHERE source LIKE '{BATCH_SOURCE}%'");
     engine.rows(&sql, &[], &mut |row| {
-        let began = Identity::of(&from_hex(row.text(1))).map_or(0, |identity| identity.generation);
+        let began = BatchId::of(&from_hex(row.text(1))).map_or(0, |identity| identity.generation);
         if began.saturating_add(BATCHES_KEPT) < now_s {
             old.push(row.text(0).to_owned());
         }
@@ -249,13 +258,13 @@ fn forget_batches(engine: &mut dyn Engine, now_s: u64) -> Result<(), Error> {
         .try_for_each(|source| engine.run("DELETE FROM positions WHERE source = $1", &[source]).map(drop))
 }
 
-/// SQLite keeps pages that became free; PostgreSQL looks after its own.
+/// Returns free pages of SQLite; PostgreSQL manages its own.
 fn give_pages_back(engine: &mut dyn Engine) -> Result<Upkeep, Error> {
     if engine.dialect() == Dialect::Postgres {
         return Ok(Upkeep::Done);
     }
     let free = engine.int("PRAGMA freelist_count")?.unwrap_or(0);
-    // A few free pages are used again soon.
+    // A few free pages will be reused soon.
     if free < PAGES_AT_ONCE {
         return Ok(Upkeep::Done);
     }

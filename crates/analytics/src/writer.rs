@@ -1,12 +1,11 @@
-//! The one that writes: requests go in one by one, and into the store in batches.
+//! The writer: requests are added one by one, and stored in batches.
 //!
-//! What was added since the last [`Writer::commit`] is there as a whole afterwards, or not at all; a position in
-//! the source can be stored with it, so that whoever continues after a crash neither loses nor doubles a line.
+//! Everything since the last [`Writer::commit`] becomes durable atomically; a position in the source can be
+//! committed with it, so that an import that resumes after a crash neither loses nor duplicates a line.
 //! Several processes may write to one store; they take turns by transaction.
 
 mod damage;
 pub(crate) mod dictionary;
-pub(crate) mod place;
 mod rolling;
 pub(crate) mod shape;
 mod sources;
@@ -16,34 +15,34 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use crate::entry::Entry;
+use crate::entry::LogEntry;
 use crate::error::Error;
 use crate::rollup::{self, late};
 use crate::search;
 use crate::store::location::Location;
-use crate::store::{Access, Dialect, Engine, Fact, open};
+use crate::store::positions::ReadProgress;
+use crate::store::{Dialect, Engine, Fact, StoreAccess, open, sequence};
 use crate::text::clean;
 use crate::upkeep;
-use crate::writer::dictionary::{Cache, Keys, intern, settled};
+use crate::writer::dictionary::{CacheKeys, TextCache, intern, settled};
 
 pub use damage::{move_aside, was_a_store};
-pub(crate) use sources::{Place, from_hex};
 
-/// How a store is written.
+/// Options for writing a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether texts are indexed word by word, for [`crate::Questions::search`]; `None`: as the store is. Costs
-    /// disk and time.
+    /// Set to index texts by word, for [`crate::Questions::search`], which costs disk and time; `None` keeps
+    /// the store's present state.
     pub full_text: Option<bool>,
-    /// How long to wait for another process that holds the store.
+    /// The time to wait for another process that holds the store.
     pub busy_timeout: Duration,
-    /// How long requests are kept one by one; `None`: for ever.
+    /// The retention of single requests; `None` for ever.
     pub retention: Option<Duration>,
-    /// How long hourly and daily roll-ups are kept; `None`: for ever.
+    /// The retention of hourly and daily roll-ups; `None` for ever.
     pub rollup_retention: Option<Duration>,
-    /// How many texts of each kind are kept at hand. The default needs some 4 MiB.
+    /// The number of cached texts of each kind. The default takes some 4 MiB.
     pub texts_at_hand: usize,
     /// The database's cache, in KiB (SQLite only).
     pub cache_kib: u32,
@@ -62,74 +61,74 @@ impl Default for Options {
     }
 }
 
-/// Writes requests into a store.
+/// Writes requests to a store.
 pub struct Writer {
     engine: Box<dyn Engine>,
-    keys: Keys,
+    keys: CacheKeys,
     caches: Caches,
-    /// Facts with provisional numbers, and times instead of places.
+    /// Facts with provisional numbers, and times instead of positions.
     batch: Vec<Fact>,
     packed: Vec<u8>,
-    /// Whether a transaction is open.
+    /// Set while a transaction is open.
     open: bool,
-    /// Hours whose roll-ups are not up to date, and the commit that touched them last.
+    /// Hours with outdated roll-ups, and the commit that touched each last.
     pending: BTreeMap<i64, u64>,
-    /// The latest hour that got a request.
+    /// The latest hour with a request.
     newest_hour: i64,
-    /// How many commits there had been when upkeep looked, and since when there was none.
+    /// The number of commits at the last upkeep, and the time since which there was none.
     idle: (u64, i64),
-    /// How often the store's dictionaries had been swept when the caches were filled.
+    /// The number of sweeps of the dictionaries when the caches were filled.
     swept: i64,
     commits: u64,
     options: Options,
 }
 
 struct Caches {
-    shape: Cache,
-    client: Cache,
-    path: Cache,
-    query: Cache,
-    agent: Cache,
-    referer: Cache,
+    shape: TextCache,
+    client: TextCache,
+    path: TextCache,
+    query: TextCache,
+    agent: TextCache,
+    referer: TextCache,
 }
 
 impl Caches {
     fn new(texts: usize) -> Self {
         Self {
-            shape: Cache::new(texts / 4),
-            client: Cache::new(texts * 2),
-            path: Cache::new(texts),
-            query: Cache::new(texts / 2),
-            agent: Cache::new(texts / 2),
-            referer: Cache::new(texts / 2),
+            shape: TextCache::new(texts / 4),
+            client: TextCache::new(texts * 2),
+            path: TextCache::new(texts),
+            query: TextCache::new(texts / 2),
+            agent: TextCache::new(texts / 2),
+            referer: TextCache::new(texts / 2),
         }
     }
 
     fn clear(&mut self) {
         let Self { shape, client, path, query, agent, referer } = self;
-        [shape, client, path, query, agent, referer].into_iter().for_each(Cache::clear);
+        [shape, client, path, query, agent, referer].into_iter().for_each(TextCache::clear);
     }
 }
 
-/// So many facts are handed to the database at once: enough to share the cost of a statement, little in memory.
+/// Facts per insertion: enough to amortise a statement, little in memory.
 const BATCH: usize = 8192;
 
-/// A server ends statements that add requests after this time.
+/// The time limit that a server has for statements that add requests.
 const LONGEST_WRITE: Duration = Duration::from_secs(60);
 
 impl Writer {
-    /// Opens a store for writing. One that is not there is begun, an older one is brought up to date.
+    /// Opens a store for writing. An absent one is created, an older one is migrated.
     ///
     /// # Errors
-    /// A wrong URL; a store that is held, away, full, damaged, or of a later version of Offramp.
+    /// A wrong URL; a store that is locked, unreachable, full, damaged, or of a later version of Offramp.
     pub fn open(url: &str, options: &Options) -> Result<Self, Error> {
-        let access = Access { busy: options.busy_timeout, cache_kib: options.cache_kib };
+        let access = StoreAccess { busy: options.busy_timeout, cache_kib: options.cache_kib };
         Self::over(open(&Location::parse(url)?, access)?, options)
     }
 
     /// Writes to a store that is open.
     pub(crate) fn over(mut engine: Box<dyn Engine>, options: &Options) -> Result<Self, Error> {
-        let keys = engine.whole(Keys::of)?;
+        let keys = engine.whole(CacheKeys::of)?;
         if let Some(wanted) = options.full_text {
             search::prepare(engine.as_mut(), wanted)?;
         }
@@ -155,8 +154,9 @@ impl Writer {
     /// Adds a request to the batch.
     ///
     /// # Errors
-    /// The store refused a full batch: everything since the last commit is forgotten, and to be added again.
-    pub fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+    /// The store refused a full batch: everything since the last commit is rolled back, and must be added
+    /// again.
+    pub fn add(&mut self, entry: &LogEntry<'_>) -> Result<(), Error> {
         let fact = self.fact(entry);
         self.batch.push(fact);
         if self.batch.len() >= BATCH {
@@ -165,31 +165,31 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes everything added last.
+    /// Commits everything added.
     ///
     /// # Errors
-    /// As [`Writer::add`].
+    /// Like [`Writer::add`].
     pub fn commit(&mut self) -> Result<(), Error> {
         self.commit_places(None)
     }
 
-    /// Makes everything added last, and with it how far its source was read: both, or neither.
+    /// Commits everything added, together with a position in its source.
     ///
     /// # Errors
-    /// As [`Writer::add`].
+    /// Like [`Writer::add`].
     pub fn commit_with(&mut self, source: &str, position: &[u8]) -> Result<(), Error> {
-        self.commit_places(Some(Place::Position(source, position)))
+        self.commit_places(Some(ReadProgress::Position(source, position)))
     }
 
-    /// The same with the places of several sources.
+    /// Commits everything added, together with positions in several sources.
     pub(crate) fn commit_places<'p>(
         &mut self,
-        places: impl IntoIterator<Item = Place<'p>>,
+        places: impl IntoIterator<Item = ReadProgress<'p>>,
     ) -> Result<(), Error> {
         self.finish_transaction(places)
     }
 
-    /// Forgets what was added since the last commit.
+    /// Drops everything added since the last commit.
     pub fn rollback(&mut self) {
         self.batch.clear();
         self.caches.clear();
@@ -201,20 +201,17 @@ impl Writer {
         }
     }
 
-    /// Queries through this writer: for stores in memory. They do not see uncommitted data.
-    ///
-    /// # Errors
-    /// As [`Writer::add`].
-    pub fn into_questions(mut self) -> Result<crate::questions::Questions, Error> {
+    /// Commits, and gives up the store.
+    pub(crate) fn into_engine(mut self) -> Result<Box<dyn Engine>, Error> {
         self.commit()?;
-        Ok(crate::questions::Questions::over(self.engine))
+        Ok(self.engine)
     }
 
-    fn fact(&mut self, entry: &Entry<'_>) -> Fact {
+    fn fact(&mut self, entry: &LogEntry<'_>) -> Fact {
         shape::pack(entry, &mut self.packed);
         let size = |size: u64| i64::try_from(size).unwrap_or(i64::MAX);
         let Caches { shape, client, path, query, agent, referer } = &mut self.caches;
-        let number = |cache: &mut Cache, text: Option<&[u8]>| match text {
+        let number = |cache: &mut TextCache, text: Option<&[u8]>| match text {
             Some(text) if !text.is_empty() => cache.number(bounded(text)),
             _ => 0,
         };
@@ -233,11 +230,12 @@ impl Writer {
             bytes: size(entry.response.bytes),
             received: entry.response.received.map(size),
             duration: entry.response.duration_us.map(size),
+            phases: entry.phases.all().map(|phase| phase.map(size)),
             request: entry.proxy.id.map(|id| clean(&id[..id.len().min(128)]).into()),
         }
     }
 
-    /// Runs a step of the transaction; where it fails, the whole transaction is forgotten.
+    /// Runs a step of the transaction; a failure rolls back the whole transaction.
     fn guarded<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let result = step(self);
         if result.is_err() {
@@ -253,20 +251,20 @@ impl Writer {
         self.engine.begin()?;
         self.open = true;
         if upkeep::sweeps(self.engine.as_mut())? != self.swept {
-            // Numbers in the batch may be those of texts that are gone.
+            // Numbers in the batch may belong to texts that were removed.
             return Err(Error::Busy("texts were swept meanwhile".into()));
         }
         Ok(())
     }
 
-    /// Hands the batch to the database, inside the transaction.
+    /// Passes the batch to the database, within the transaction.
     fn flush(&mut self) -> Result<(), Error> {
         if self.batch.is_empty() {
             return Ok(());
         }
         self.ensure_open()?;
         self.settle_texts()?;
-        place::assign(self.engine.as_mut(), &mut self.batch)?;
+        sequence::assign(self.engine.as_mut(), &mut self.batch)?;
         let rolled = late::take(self.engine.as_mut(), &mut self.batch)?;
         self.engine.insert(&self.batch)?;
         self.count_hours(&rolled)?;
@@ -274,7 +272,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives new texts their numbers.
+    /// Assigns numbers to new texts.
     fn settle_texts(&mut self) -> Result<(), Error> {
         let (engine, keys) = (self.engine.as_mut(), self.keys);
         let shapes = match self.caches.shape.new_texts() {
@@ -310,7 +308,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Notes how many facts each hour got, and that its roll-ups are not up to date, but for those that are.
+    /// Updates the number of facts per hour, and marks roll-ups as outdated unless they include the facts.
     fn count_hours(&mut self, rolled: &BTreeMap<i64, i64>) -> Result<(), Error> {
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
         for fact in &self.batch {
@@ -335,7 +333,10 @@ impl Writer {
         Ok(())
     }
 
-    fn finish_transaction<'p>(&mut self, places: impl IntoIterator<Item = Place<'p>>) -> Result<(), Error> {
+    fn finish_transaction<'p>(
+        &mut self,
+        places: impl IntoIterator<Item = ReadProgress<'p>>,
+    ) -> Result<(), Error> {
         self.guarded(|writer| {
             writer.flush()?;
             for place in places {
@@ -351,7 +352,7 @@ impl Writer {
         })
     }
 
-    /// Another process, or this one, may have removed texts that the caches still know.
+    /// Another process, or this one, may have removed texts that are still cached.
     fn look_for_sweeps(&mut self) -> Result<(), Error> {
         let sweeps = upkeep::sweeps(self.engine.as_mut())?;
         if sweeps != self.swept {
@@ -362,7 +363,7 @@ impl Writer {
     }
 }
 
-/// Has a server end statements that take longer. SQLite has no other machine to wait for.
+/// Sets a time limit for statements on a server. SQLite has no other machine to wait for.
 fn limit(engine: &mut dyn Engine, limit: Duration) -> Result<(), Error> {
     match engine.dialect() {
         Dialect::Sqlite => Ok(()),
@@ -370,12 +371,12 @@ fn limit(engine: &mut dyn Engine, limit: Duration) -> Result<(), Error> {
     }
 }
 
-/// A text that is longer than what is kept need not be hashed to its end.
+/// The part of a text that is kept, so that the rest need not be hashed.
 fn bounded(text: &[u8]) -> &[u8] {
     &text[..text.len().min(crate::text::LONGEST + 8)]
 }
 
-/// The text of what a cache has as bytes.
+/// The text of cached bytes.
 fn readable<'a>(table: &str, bytes: &'a [u8]) -> std::borrow::Cow<'a, str> {
     match (table, bytes) {
         ("client", [a, b, c, d]) => IpAddr::from([*a, *b, *c, *d]).to_string().into(),
@@ -385,9 +386,4 @@ fn readable<'a>(table: &str, bytes: &'a [u8]) -> std::borrow::Cow<'a, str> {
         },
         _ => clean(bytes),
     }
-}
-
-/// Microseconds since 1970; 0 before.
-pub(crate) fn micros(time: SystemTime) -> i64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }

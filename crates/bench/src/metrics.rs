@@ -37,6 +37,7 @@ pub(crate) const CONNECTION_BYTES: &str = "connection_bytes";
 pub(crate) const IDLE_CPU: &str = "idle_cpu_ms_per_s";
 pub(crate) const START_RESIDENT: &str = "start_resident";
 pub(crate) const START_PROPORTIONAL: &str = "start_proportional";
+pub(crate) const START_ANONYMOUS: &str = "start_anonymous";
 pub(crate) const SYSCALLS: &str = "syscalls";
 pub(crate) const RATE: &str = "rate";
 pub(crate) const REQUESTS: &str = "requests";
@@ -54,6 +55,7 @@ pub(crate) const METRICS: &[Metric] = &[
     metric(IDLE_CPU, "CPU ms per idle second", Better::Lower),
     metric(START_RESIDENT, "resident bytes at start", Better::Lower),
     metric(START_PROPORTIONAL, "proportional bytes at start", Better::Lower),
+    metric(START_ANONYMOUS, "anonymous bytes at start", Better::Lower),
     metric(SYSCALLS, "system calls per unit", Better::Lower),
     metric(RATE, "arrivals per second", Better::Neutral),
     metric(REQUESTS, "requests", Better::Neutral),

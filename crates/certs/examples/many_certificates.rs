@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use std::{fs, thread};
 
-use offramp_certs::store::{Entry, Pick, Store};
+use offramp_certs::store::{CertificateStore, Pick, StoreEntry};
 use offramp_certs::{directory, file};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::SignatureScheme;
@@ -52,7 +52,7 @@ fn measure(path: &Path, count: usize) -> Result<(), Failure> {
         (after - before) >> 20,
         (after - before) / count
     );
-    let few = Store::new(entries(&store).take(FEW).collect::<Vec<_>>(), SystemTime::now());
+    let few = CertificateStore::new(entries(&store).take(FEW).collect::<Vec<_>>(), SystemTime::now());
     let handshake = handshake(&store, authority)?;
     println!("a full handshake of TLS 1.3: {} ns of the server", handshake.as_nanos());
     for (store, certificates) in [(&few, FEW.min(count)), (&store, count)] {
@@ -67,10 +67,10 @@ fn measure(path: &Path, count: usize) -> Result<(), Failure> {
 const FEW: usize = 10;
 
 /// What a store holds, by the number in the name.
-fn entries(store: &Store) -> impl Iterator<Item = Entry> {
+fn entries(store: &CertificateStore) -> impl Iterator<Item = StoreEntry> {
     let by_name = |number: usize| match store.pick(Some(&name(number)), &[]) {
         Pick::Found { certificate, .. } => {
-            Some(Entry { certificate: Arc::clone(certificate), default: false })
+            Some(StoreEntry { certificate: Arc::clone(certificate), default: false })
         }
         Pick::NoneForName => None,
     };
@@ -78,7 +78,7 @@ fn entries(store: &Store) -> impl Iterator<Item = Entry> {
 }
 
 /// The time that the server's side of a full handshake takes, in memory.
-fn handshake(store: &Store, authority: CertificateDer<'static>) -> Result<Duration, Failure> {
+fn handshake(store: &CertificateStore, authority: CertificateDer<'static>) -> Result<Duration, Failure> {
     const TURNS: u32 = 500;
     let Pick::Found { certificate, .. } = store.pick(Some(&name(0)), &[]) else {
         return Err("no names".into());
@@ -172,12 +172,12 @@ fn mint_one(
 }
 
 /// Loads them as Offramp does: shares of them on every core.
-fn load(path: &Path) -> Result<Store, Failure> {
+fn load(path: &Path) -> Result<CertificateStore, Failure> {
     let now = SystemTime::now();
     let pairs = directory::pairs(path)?.pairs;
     let threads = thread::available_parallelism()?.get();
     let share = pairs.len().div_ceil(threads).max(1);
-    let entries = thread::scope(|scope| -> Result<Vec<Entry>, Failure> {
+    let entries = thread::scope(|scope| -> Result<Vec<StoreEntry>, Failure> {
         let work: Vec<_> = pairs
             .chunks(share)
             .map(|part| {
@@ -190,16 +190,16 @@ fn load(path: &Path) -> Result<Store, Failure> {
         let mut entries = Vec::new();
         for thread in work {
             for loaded in thread.join().map_err(|_| "a thread panicked")?? {
-                entries.push(Entry { certificate: Arc::new(loaded.certificate), default: false });
+                entries.push(StoreEntry { certificate: Arc::new(loaded.certificate), default: false });
             }
         }
         Ok(entries)
     })?;
-    Ok(Store::new(entries, now))
+    Ok(CertificateStore::new(entries, now))
 }
 
 /// The time of one look-up among names that are all there, over the first so many.
-fn look_up(store: &Store, certificates: usize) -> Duration {
+fn look_up(store: &CertificateStore, certificates: usize) -> Duration {
     const TURNS: usize = 1_000_000;
     let names: Vec<String> = (0..certificates).map(name).collect();
     let schemes = [SignatureScheme::ECDSA_NISTP256_SHA256];

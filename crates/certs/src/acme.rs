@@ -1,14 +1,12 @@
-//! Certificates of authorities that speak ACME (RFC 8555): everything that needs no network.
+//! ACME certificates (RFC 8555): everything that needs no network.
 //!
-//! | question | module |
-//! | --- | --- |
-//! | when is a certificate renewed, and when is a failed order tried again? | [`schedule`] |
-//! | how often may the validation of a name fail? | [`validations`] |
-//! | where are accounts, certificates and orders under way kept? | [`storage`] |
-//! | what is sent to the authority to be signed? | [`request`] |
-//! | which certificate answers the challenge tls-alpn-01? | [`challenge`] |
-//! | which message sets a TXT record of dns-01? | [`dns_update`] |
-//! | how fast are certificates ordered on demand, and how long kept? | [`on_demand`] |
+//! - [`schedule`]: renewal times, and pauses after failed orders
+//! - [`validations`]: the budget of failed validations per name
+//! - [`storage`]: accounts, certificates and pending orders on disk
+//! - [`request`]: keys and certificate signing requests
+//! - [`challenge`]: the certificate for tls-alpn-01
+//! - [`dns_update`]: the DNS message that sets a TXT record for dns-01
+//! - [`on_demand`]: the rate of orders on demand, and the retention of their certificates
 //!
 //! Time and randomness are arguments.
 
@@ -20,7 +18,7 @@ pub mod schedule;
 pub mod storage;
 pub mod validations;
 
-pub use on_demand::UseMark;
+pub use crate::certificate::UseMark;
 pub use request::KeyType;
-pub use storage::{Abandoned, Demanded, Kept, Lock, PendingOrder, Storage, Subject};
+pub use storage::{Abandoned, Demanded, Lock, PendingOrder, Storage, StoredPath, Subject};
 pub use validations::Validations;

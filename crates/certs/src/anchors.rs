@@ -1,36 +1,35 @@
-//! Trusted certificates: each as an authority, and each as itself.
+//! Trust anchors: certificates that are trusted as authorities, and as themselves.
 //!
-//! A certificate that is named as trusted is trusted, by its bytes. webpki refuses the self-signed ones that
-//! `openssl req -x509` and most devices make: they say that they are those of an authority (CA:TRUE), which servers
-//! may not show (RFC 5280 §4.2.1.9). OpenSSL, Go and browsers accept them. Nobody can misuse this: who has the key of a
-//! trusted authority could issue any certificate.
+//! A certificate that is configured as trusted is accepted by its bytes. webpki rejects the self-signed
+//! certificates of `openssl req -x509` and most devices: they claim to be an authority's (CA:TRUE), which
+//! servers may not present (RFC 5280 §4.2.1.9). OpenSSL, Go and browsers accept them. This grants nothing
+//! new: the holder of a trusted authority's key could issue any certificate.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{
-    CertificateError, DigitallySignedStruct, Error, ExtendedKeyPurpose, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, Error, ExtendedKeyPurpose, RootCertStore};
 
 use crate::clock;
+use crate::server_verifier::{ByRule, ChainRule, ShownChain};
 use crate::x509;
 
-/// Certificates that verifications end at.
+/// Certificates at which verification ends.
 #[derive(Clone, Debug)]
 pub struct Anchors {
     /// The anchors that may issue certificates.
     pub store: Arc<RootCertStore>,
-    /// As the certificates of peers.
+    /// The certificates that a peer may present itself.
     pub exact: Exact,
 }
 
 impl Anchors {
-    /// The anchors of both.
+    /// The union of both sets of anchors.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let mut store = RootCertStore::clone(&self.store);
@@ -41,7 +40,7 @@ impl Anchors {
 }
 
 impl From<RootCertStore> for Anchors {
-    /// Authorities that no peer shows as its own certificate, such as those of the system.
+    /// Authorities that no peer presents as its own certificate, such as those of the system.
     fn from(store: RootCertStore) -> Self {
         Self { store: Arc::new(store), exact: Exact::default() }
     }
@@ -53,16 +52,16 @@ impl PartialEq for Anchors {
     }
 }
 
-/// Certificates that a peer may show as its own, though no authority has issued them.
+/// Certificates that a peer may present itself without an issuer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exact(Arc<[CertificateDer<'static>]>);
 
-/// The peer that shows a certificate.
+/// The presenter of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub enum ShownBy<'a> {
-    /// A server, which is to have this name.
+    /// A server, which must have this name.
     Server(&'a ServerName<'a>),
-    /// A client that shows a certificate.
+    /// A client that authenticates itself.
     Client,
 }
 
@@ -71,18 +70,19 @@ impl Exact {
         Self(certificates.into())
     }
 
-    /// The certificates that are trusted by their bytes.
+    /// The certificates that are accepted by their bytes.
     #[must_use]
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.0
     }
 
-    /// The verdict on `leaf`, of which `verdict` is that of webpki: one of these certificates is accepted without an
-    /// issuer. Its dates, its extended key usage and the name of a server are checked all the same. The name is not where the
-    /// certificate has no subject alternative names: there is nothing to compare, and its bytes are the right ones.
+    /// Revises webpki's `verdict` on `leaf`: a certificate of this set is accepted without an issuer. Its
+    /// dates, its extended key usage and the server's name are checked all the same, except that the name of
+    /// a certificate without subject alternative names is not: there is nothing to compare, and its bytes
+    /// match.
     ///
     /// # Errors
-    /// As webpki's.
+    /// Those of webpki.
     pub fn overrule<T>(
         &self,
         verdict: Result<T, Error>,
@@ -92,10 +92,10 @@ impl Exact {
         now: UnixTime,
     ) -> Result<T, Error> {
         match verdict {
-            // Revoked by the list of an issuer that is trusted too.
+            // Revoked by the list of another trusted issuer.
             Ok(_) | Err(Error::InvalidCertificate(CertificateError::Revoked)) => verdict,
             Err(_) if self.0.iter().any(|one| one == leaf) => check(leaf, shown, now).map(|()| accepted),
-            // By its own name nobody has issued it, whatever else webpki has against it.
+            // Self-issued but not trusted: report that rather than webpki's CA error.
             Err(error) if is_ca_as_leaf(&error) && is_self_issued(leaf) => {
                 Err(CertificateError::UnknownIssuer.into())
             }
@@ -147,7 +147,7 @@ fn check(leaf: &CertificateDer<'_>, shown: ShownBy<'_>, now: UnixTime) -> Result
     }
 }
 
-/// The verifier of servers against these anchors, for clients that are rustls alone.
+/// A verifier of servers against these anchors, for clients of plain rustls.
 ///
 /// # Errors
 /// There are no anchors.
@@ -158,7 +158,7 @@ pub fn server_verifier(
     let builder =
         WebPkiServerVerifier::builder_with_provider(Arc::clone(&anchors.store), Arc::clone(provider));
     let webpki = builder.build().map_err(|error| error.to_string())?;
-    Ok(Arc::new(Anchored { webpki, exact: anchors.exact.clone() }))
+    Ok(Arc::new(ByRule::new(Anchored { webpki, exact: anchors.exact.clone() }, provider)))
 }
 
 #[derive(Debug)]
@@ -167,39 +167,11 @@ struct Anchored {
     exact: Exact,
 }
 
-impl ServerCertVerifier for Anchored {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        chain: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let verdict = self.webpki.verify_server_cert(leaf, chain, name, ocsp, now);
-        self.exact.overrule(verdict, ServerCertVerified::assertion(), leaf, ShownBy::Server(name), now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.webpki.supported_verify_schemes()
+impl ChainRule for Anchored {
+    fn judge(&self, chain: ShownChain<'_>) -> Result<(), Error> {
+        let ShownChain { leaf, rest, name, ocsp, now } = chain;
+        let verdict = self.webpki.verify_server_cert(leaf, rest, name, ocsp, now).map(drop);
+        self.exact.overrule(verdict, (), leaf, ShownBy::Server(name), now)
     }
 }
 
@@ -234,7 +206,7 @@ mod tests {
         verifier.verify_server_cert(leaf, &[], &name, &[], now).map(drop)
     }
 
-    /// Two certificates of rcgen have the same name, so that webpki looks at the signature.
+    /// Certificates of rcgen have equal issuer names, so webpki proceeds to the signature.
     fn is_untrusted(error: &Error) -> bool {
         use CertificateError as C;
         matches!(error, Error::InvalidCertificate(C::UnknownIssuer | C::BadSignature))
@@ -252,7 +224,7 @@ mod tests {
             assert_eq!(verdict(&anchors(&[good]), good, "nas.test"), Ok(()));
             let other = made(&["other.test"], |_| {});
             assert_eq!(verdict(&anchors(&[&other, good]), good, "nas.test"), Ok(()));
-            // Of the same names, and not the same.
+            // The same names, but another certificate.
             let twin = made(&["nas.test"], |params| {
                 params.distinguished_name.push(rcgen::DnType::CommonName, "another");
             });
@@ -261,7 +233,7 @@ mod tests {
                 assert!(is_untrusted(&error), "{error}");
             }
         }
-        // A leaf that somebody else has issued.
+        // A leaf of another issuer.
         let issuer = Issuer::new(CertificateParams::default(), KeyPair::generate().unwrap());
         let params = CertificateParams::new(vec!["nas.test".to_owned()]).unwrap();
         let issued = params.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap().der().clone();

@@ -1,88 +1,114 @@
-//! A certificate chain with its key, ready for rustls, and the facts that choosing needs.
+//! A certificate chain with its key, ready for rustls, and the facts needed to choose it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use rustls::SignatureScheme;
 use rustls::sign::{CertifiedKey, SigningKey};
 
-use crate::acme::UseMark;
 use crate::describe::Description;
-use crate::file::SOON;
 use crate::name::DnsPattern;
 
 /// A certificate that the proxy can present.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// The chain, leaf first, and its key: what a rustls resolver returns.
+    /// The chain, leaf first, and its key, in the form for rustls resolvers.
     pub certified_key: Arc<CertifiedKey>,
-    /// The DNS names that it is good for; from the CN only if there is no subjectAltName.
+    /// The DNS names; taken from the CN only without a subjectAltName.
     pub names: Vec<DnsPattern>,
-    /// The IP addresses that it is good for. Clients do not send them in SNI (RFC 6066 §3).
+    /// The IP addresses. Clients do not send them in SNI (RFC 6066 §3).
     pub addresses: Vec<IpAddr>,
-    /// The kind of its key.
+    /// The kind of the key.
     pub kind: KeyKind,
-    /// The start of its life.
+    /// The start of the validity period.
     pub not_before: SystemTime,
-    /// The end of its life.
+    /// The end of the validity period.
     pub not_after: SystemTime,
-    /// Until when the OCSP response that is stapled to it is current; `None` where there is none, or no end.
+    /// The end of validity of the stapled OCSP response; `None` without a response, or if it has no end.
     pub staple_until: Option<SystemTime>,
-    /// The leaf in the words of the PROXY protocol.
+    /// The leaf's description for the PROXY protocol.
     pub description: Description,
-    /// Where it comes from.
-    pub source: Source,
-    /// Where it is noted that clients get it, for one that is renewed only while they do.
+    /// The origin of the certificate.
+    pub source: CertificateOrigin,
+    /// The flag that records uses, for a certificate that is renewed only while it is in use.
     pub used: Option<UseMark>,
-    /// What its key can sign with; a function of the key.
+    /// The signature schemes of the key.
     pub(crate) schemes: &'static [SignatureScheme],
 }
 
-/// Where a certificate comes from.
+/// The origin of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Source {
-    /// PEM files of the operator's.
+pub enum CertificateOrigin {
+    /// PEM files of the operator.
     Files {
-        /// The file given for the certificate.
+        /// The path configured for the certificate.
         cert: PathBuf,
-        /// The file given for the key, if another.
+        /// The path configured for the key, if different.
         key: Option<PathBuf>,
     },
-    /// An authority, over ACME.
+    /// An authority, by ACME.
     Acme {
-        /// The file in which it is kept, with its key.
+        /// The path of the stored certificate and key.
         path: PathBuf,
     },
-    /// The local CA.
+    /// The local CA of this installation.
     LocalCa {
-        /// The file in which the local CA keeps it.
+        /// The path at which the local CA stores it.
         path: PathBuf,
     },
 }
 
-impl Source {
+impl CertificateOrigin {
     /// `file`, `acme` or `local_ca`, for metrics.
     pub fn kind(&self) -> &'static str {
         match self {
-            Source::Files { .. } => "file",
-            Source::Acme { .. } => "acme",
-            Source::LocalCa { .. } => "local_ca",
+            CertificateOrigin::Files { .. } => "file",
+            CertificateOrigin::Acme { .. } => "acme",
+            CertificateOrigin::LocalCa { .. } => "local_ca",
         }
     }
 }
 
-/// The kind of a certificate's key, the one to prefer first: an ECDSA signature costs a twentieth of
-/// an RSA one, and more clients know it than Ed25519.
+/// A flag that a client got the certificate since it was last taken. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct UseMark(Arc<AtomicBool>);
+
+impl UseMark {
+    /// Sets the flag. Costs a load if it is set already.
+    pub fn set(&self) {
+        if !self.0.load(Ordering::Relaxed) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Clears the flag, and returns its value.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl PartialEq for UseMark {
+    /// Compares identity: clones are equal.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for UseMark {}
+
+/// The kind of a certificate's key, in order of preference: an ECDSA signature costs a twentieth of an RSA
+/// one, and more clients support it than Ed25519.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {
-    /// ECDSA on P-256, P-384 or P-521.
+    /// ECDSA on the curve P-256, P-384 or P-521.
     Ecdsa,
-    /// Ed25519.
+    /// Ed25519, as defined in RFC 8032.
     Ed25519,
-    /// RSA of 2048 to 8192 bits.
+    /// RSA with 2048 to 8192 bits.
     Rsa,
 }
 
@@ -98,30 +124,33 @@ impl KeyKind {
 }
 
 impl Certificate {
-    /// Whether its key can sign with one of `schemes`, those that a client offered.
+    /// Returns `true` if the key can sign with one of `schemes`, the client's offer.
     pub fn suits(&self, schemes: &[SignatureScheme]) -> bool {
         self.schemes.iter().any(|scheme| schemes.contains(scheme))
     }
 
-    /// Whether `now` is within its life.
+    /// Returns `true` within the validity period.
     pub fn is_valid(&self, now: SystemTime) -> bool {
         self.not_before <= now && now < self.not_after
     }
 
-    /// From when on its end is soon: [`SOON`](crate::file::SOON) before it, or when a third of its life is left if that
-    /// is later.
+    /// The time of the first warning about expiry: 14 days before the end, or when a
+    /// third of the lifetime is left if that is later.
     pub fn soon_at(&self) -> SystemTime {
         soon_at(self.not_before, self.not_after)
     }
 
-    /// When it should be renewed: when a third of its life is left.
+    /// The time of renewal: when a third of the lifetime is left.
     pub fn renew_at(&self) -> SystemTime {
         let life = self.not_after.duration_since(self.not_before).unwrap_or_default();
         self.not_before + life / 3 * 2
     }
 }
 
-/// From when on the end of this life is soon.
+/// The remaining lifetime below which a certificate is warned about, unless a third of its lifetime is less.
+const SOON: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
+/// The time of the first warning about the end of a lifetime.
 pub(crate) fn soon_at(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
     let life = not_after.duration_since(not_before).unwrap_or_default();
     not_after - SOON.min(life / 3)
@@ -140,7 +169,7 @@ const RSA: &[SignatureScheme] = &[
     SignatureScheme::RSA_PKCS1_SHA512,
 ];
 
-/// What a key can sign with, found by asking it; `None` for a kind that is not supported.
+/// The kind and the signature schemes of a key; `None` for unsupported kinds.
 pub(crate) fn abilities(key: &dyn SigningKey) -> Option<(KeyKind, &'static [SignatureScheme])> {
     [
         (KeyKind::Ecdsa, ECDSA_P256),
@@ -151,4 +180,20 @@ pub(crate) fn abilities(key: &dyn SigningKey) -> Option<(KeyKind, &'static [Sign
     ]
     .into_iter()
     .find(|(_, schemes)| key.choose_scheme(schemes).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_taken_once_and_clones_are_one() {
+        let mark = UseMark::default();
+        let other = mark.clone();
+        assert!(!mark.take());
+        other.set();
+        other.set();
+        assert!(mark.take() && !other.take());
+        assert!(mark == other && mark != UseMark::default());
+    }
 }

@@ -1,14 +1,13 @@
-//! Client certificates: which CAs are trusted, who is revoked, and which of their certificates are let in.
+//! Client certificates: trusted CAs, revocation lists, and the names that are admitted.
 //!
-//! That a certificate is genuine is verified by rustls against the roots; [`Allow`] then asks who it
-//! names.
+//! rustls verifies a certificate against the roots; [`AllowList`] then checks its names.
 
 mod allow;
 pub mod forwarded;
 mod identity;
 mod parts;
 
-pub use allow::{Allow, Pattern};
+pub use allow::{AllowList, Pattern};
 pub use identity::identity;
 pub use parts::CertificateParts;
 
@@ -24,34 +23,36 @@ use rustls_pki_types::{CertificateRevocationListDer, Der, TrustAnchor};
 use crate::anchors::{Anchors, Exact};
 use crate::clock;
 use crate::error::{ContentFault, Error};
-use crate::pem::{Item, PemFile, read_bytes};
+use crate::facts::{AlternativeNames, CertificateFacts};
+use crate::pem::{PemFile, PemItem, read_bytes};
 use crate::warning::{Concern, Warning};
-use crate::x509::{self, Facts};
+use crate::x509;
 
-/// The certificates of a bundle, and what to know about them.
+/// The certificates of a CA bundle, with warnings.
 #[derive(Debug)]
 pub struct LoadedRoots {
     /// The trust anchors; at least one.
     pub anchors: Anchors,
-    /// What does not keep them from being used.
+    /// Problems that do not prevent the use of the bundle.
     pub warnings: Vec<Warning>,
 }
 
-/// Loads every certificate of a PEM bundle as a trust anchor: one that issues others, and one that is shown itself.
+/// Loads every certificate of a PEM bundle as a trust anchor, both as an issuer and as a certificate that a
+/// peer may present.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Content`]: the file cannot be read, holds no certificate, or holds one
-/// that is broken, with its line.
+/// [`Error::Io`] and [`Error::Content`]: the file cannot be read, has no certificate, or has a malformed one,
+/// given with its line.
 pub fn load_roots(path: &Path, now: SystemTime) -> Result<LoadedRoots, Error> {
     let file = PemFile::read(path)?;
     let (mut roots, mut warnings) = (RootCertStore::empty(), Vec::new());
     let mut seen = Vec::new();
     for block in &file.blocks {
         match &block.item {
-            Item::Certificate(der) if seen.contains(der) => {}
-            Item::Certificate(der) => {
+            PemItem::Certificate(der) if seen.contains(der) => {}
+            PemItem::Certificate(der) => {
                 let bad = |why| Error::content(path, Some(block.line), ContentFault::BadCertificate(why));
-                let facts = Facts::read(der).map_err(bad)?;
+                let facts = CertificateFacts::read(der).map_err(bad)?;
                 roots.add(der.clone()).map_err(|error| bad(error.to_string()))?;
                 if facts.not_after <= now {
                     let concern =
@@ -60,8 +61,8 @@ pub fn load_roots(path: &Path, now: SystemTime) -> Result<LoadedRoots, Error> {
                 }
                 seen.push(der.clone());
             }
-            Item::Key(_) => warnings.push(Warning::new(path, Concern::KeyInBundle)),
-            Item::EncryptedKey | Item::RevocationList(_) | Item::Other(_) => {}
+            PemItem::Key(_) => warnings.push(Warning::new(path, Concern::KeyInBundle)),
+            PemItem::EncryptedKey | PemItem::RevocationList(_) | PemItem::Other(_) => {}
         }
     }
     if roots.is_empty() {
@@ -71,35 +72,35 @@ pub fn load_roots(path: &Path, now: SystemTime) -> Result<LoadedRoots, Error> {
     Ok(LoadedRoots { anchors, warnings })
 }
 
-/// Whom to believe about the certificates of the other side.
+/// The parameters for the verification of peers.
 #[derive(Clone, Debug)]
 pub struct Trust {
-    /// The authorities.
+    /// The authorities that may issue certificates.
     pub roots: Arc<RootCertStore>,
-    /// The certificates that need no authority.
+    /// The certificates trusted without an authority.
     pub exact: Exact,
-    /// The lists of certificates that are revoked, newest last.
+    /// The certificate revocation lists, newest last.
     pub revoked: Vec<CertificateRevocationListDer<'static>>,
-    /// The SPIFFE trust domains: where there are any, a certificate must have a SPIFFE ID, and be of the authorities of
-    /// its trust domain. All of them are among `roots`.
+    /// The SPIFFE trust domains. If there are any, a certificate must have a SPIFFE ID, and an issuer among
+    /// the authorities of its trust domain. All of these are in `roots` too.
     pub domains: Vec<TrustDomain>,
-    /// The patterns of [`Allow`], as they are written: verification does not use them, but a session is worth no more
-    /// under other ones.
+    /// The patterns of [`AllowList`] as written: verification does not use them, but they are part of the
+    /// context of a session.
     pub allowed: Vec<String>,
 }
 
 /// A SPIFFE trust domain.
 #[derive(Clone, Debug)]
 pub struct TrustDomain {
-    /// Its name.
+    /// The name of the trust domain.
     pub name: String,
-    /// Its authorities.
+    /// The authorities of the trust domain.
     pub roots: Arc<RootCertStore>,
 }
 
 impl Trust {
-    /// All that decides who is let in, as bytes: equal for equal rules. Lists begin with their length, lest a part of one
-    /// be read as a part of another.
+    /// Encodes everything that decides about admission: equal bytes for equal rules. Lists are prefixed with
+    /// their length, so that the encoding is unambiguous.
     #[must_use]
     pub fn context(&self) -> Vec<u8> {
         let mut context = Vec::new();
@@ -141,29 +142,29 @@ impl From<&Anchors> for Trust {
     }
 }
 
-/// The revocation lists of a file, and what to know about them.
+/// The revocation lists of a file, with warnings.
 #[derive(Debug)]
 pub struct LoadedLists {
     /// The lists; at least one.
     pub lists: Vec<CertificateRevocationListDer<'static>>,
-    /// What does not keep them from being used.
+    /// Problems that do not prevent the use of the lists.
     pub warnings: Vec<Warning>,
 }
 
-/// The largest file of revocation lists, in bytes: some public authorities have lists of several MiB.
+/// The maximum size of a file of revocation lists, in bytes: some public authorities have lists of several
+/// MiB.
 pub const MAX_LISTS_SIZE: u64 = 32 << 20;
 
 /// Loads the revocation lists of a file: one in DER, or any number in PEM.
 ///
-/// A list for which there should be a newer one at `now` is used all the same, with a warning: whom it names stays
-/// refused.
+/// An overdue list is used all the same, with a warning: the certificates in it stay revoked.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Content`]: the file cannot be read, holds no list, or one that is broken.
+/// [`Error::Io`] and [`Error::Content`]: the file cannot be read, has no list, or has a malformed one.
 pub fn load_revocation_lists(path: &Path, now: SystemTime) -> Result<LoadedLists, Error> {
     let (bytes, _) = read_bytes(path, MAX_LISTS_SIZE)?;
     let (mut lists, mut warnings) = (Vec::new(), Vec::new());
-    // DER begins with a SEQUENCE, which is no letter of PEM.
+    // DER starts with the tag of a SEQUENCE, which no PEM file starts with.
     if bytes.first() == Some(&0x30) {
         add_list(path, None, bytes.to_vec(), now, &mut lists, &mut warnings)?;
         return Ok(LoadedLists { lists, warnings });
@@ -171,7 +172,7 @@ pub fn load_revocation_lists(path: &Path, now: SystemTime) -> Result<LoadedLists
     let file = PemFile::of(path, &bytes)?;
     let labels = file.other_labels();
     for block in file.blocks {
-        if let Item::RevocationList(der) = block.item {
+        if let PemItem::RevocationList(der) = block.item {
             add_list(path, Some(block.line), der, now, &mut lists, &mut warnings)?;
         }
     }
@@ -181,29 +182,29 @@ pub fn load_revocation_lists(path: &Path, now: SystemTime) -> Result<LoadedLists
     Ok(LoadedLists { lists, warnings })
 }
 
-/// Until when a certificate in DER is valid. `None` where it cannot be parsed.
+/// The end of validity of a certificate in DER. `None` if it cannot be parsed.
 #[must_use]
 pub fn valid_until(der: &[u8]) -> Option<SystemTime> {
     Some(clock::from_asn1(x509::parse(der).ok()?.validity().not_after))
 }
 
-/// The trust domain of the SPIFFE ID in a certificate in DER. `None` where it has none: an X.509-SVID has exactly one URI,
-/// which is `spiffe://DOMAIN/PATH`.
+/// The trust domain of the SPIFFE ID in a certificate in DER. `None` without one: an X.509-SVID has exactly
+/// one URI, of the form `spiffe://DOMAIN/PATH`.
 #[must_use]
 pub fn trust_domain(der: &[u8]) -> Option<String> {
-    let names = x509::AlternativeNames::read(&x509::parse(der).ok()?).ok()?;
+    let names = AlternativeNames::read(&x509::parse(der).ok()?).ok()?;
     let [id] = &names.uris[..] else { return None };
     let (domain, path) = id.strip_prefix("spiffe://")?.split_once('/')?;
     (!domain.is_empty() && !path.is_empty()).then(|| domain.to_owned())
 }
 
-/// The issuer's name in a certificate in DER, as DER. `None` where it cannot be parsed.
+/// The issuer's name of a certificate in DER, itself in DER. `None` if it cannot be parsed.
 #[must_use]
 pub fn certificate_issuer(der: &[u8]) -> Option<Vec<u8>> {
     Some(x509::parse(der).ok()?.issuer().as_raw().to_vec())
 }
 
-/// The issuer's name in a revocation list in DER, as DER. `None` where it cannot be parsed.
+/// The issuer's name of a revocation list in DER, itself in DER. `None` if it cannot be parsed.
 #[must_use]
 pub fn list_issuer(der: &[u8]) -> Option<Vec<u8>> {
     x509::list_issuer(der)
@@ -228,28 +229,28 @@ fn add_list(
     Ok(())
 }
 
-/// What is to be said of a list for which there should be a newer one at `now`.
+/// The warning about a list with a next update before `now`.
 pub fn overdue(path: &Path, list: &CertificateRevocationListDer<'_>, now: SystemTime) -> Option<Warning> {
     let (issuer, next_update) = x509::revocation_list(list).ok()?;
     let next_update = next_update.filter(|next| *next <= now)?;
     Some(Warning::new(path, Concern::RevocationListExpired { issuer, next_update }))
 }
 
-/// When there should be a newer list, if the list says so.
+/// The time of the next update, if the list has one.
 pub fn next_update(list: &CertificateRevocationListDer<'_>) -> Option<SystemTime> {
     x509::revocation_list(list).ok()?.1
 }
 
-/// Whether handshakes can use the list: it is found out here, where file and line are known, and where one list does not
-/// keep the others from being used.
+/// Checks that rustls can use the list: here file and line are known, and one bad list does not affect the
+/// others.
 fn usable(list: &CertificateRevocationListDer<'static>) -> Result<(), String> {
-    // Lists are only read with some authority; this one has issued nothing.
-    let nobody = TrustAnchor {
+    // Lists are only parsed with some authority; this one has issued nothing.
+    let no_issuer = TrustAnchor {
         subject: Der::from_slice(&[]),
         subject_public_key_info: Der::from_slice(&[]),
         name_constraints: None,
     };
-    let roots = Arc::new(RootCertStore { roots: vec![nobody] });
+    let roots = Arc::new(RootCertStore { roots: vec![no_issuer] });
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).with_crls([list.clone()]);
     verifier.build().map(drop).map_err(|error| error.to_string())
@@ -265,16 +266,16 @@ mod tests {
         der
     }
 
-    /// A list with nobody in it; one of version 1 has neither the number of the version nor extensions.
+    /// An empty list; one of version 1 has neither a version number nor extensions.
     fn list(version: Option<u8>) -> Vec<u8> {
         const SEQUENCE: u8 = 0x30;
-        // ecdsa-with-SHA256; commonName.
+        // The OIDs ecdsa-with-SHA256 and commonName.
         let algorithm = element(SEQUENCE, &[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2]);
         let name = [&[6, 3, 0x55, 4, 3][..], &element(0x0c, b"CA")].concat();
         let name = element(SEQUENCE, &element(0x31, &element(SEQUENCE, &name)));
         let times = [element(0x17, b"260101000000Z"), element(0x17, b"400101000000Z")].concat();
         let version_2 = version.map(|version| vec![2, 1, version]).unwrap_or_default();
-        // cRLNumber: 1.
+        // The extension cRLNumber with the value 1.
         let number = element(SEQUENCE, &[&[6, 3, 0x55, 0x1d, 0x14][..], &element(4, &[2, 1, 1])].concat());
         let extensions = version.map(|_| element(0xa0, &element(SEQUENCE, &number))).unwrap_or_default();
         let content = [version_2, algorithm.clone(), name, times, extensions].concat();

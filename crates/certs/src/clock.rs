@@ -1,10 +1,10 @@
-//! Conversions between the certificate's time, the system's, and the calendar of messages.
+//! Conversions between ASN.1 times, system times, and dates in messages.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use x509_parser::time::ASN1Time;
 
-/// The instant of a certificate's validity field.
+/// The instant of a validity field.
 pub(crate) fn from_asn1(time: ASN1Time) -> SystemTime {
     let seconds = time.timestamp();
     let distance = Duration::from_secs(seconds.unsigned_abs());
@@ -12,7 +12,7 @@ pub(crate) fn from_asn1(time: ASN1Time) -> SystemTime {
     if seconds < 0 { UNIX_EPOCH - distance } else { UNIX_EPOCH + distance }
 }
 
-/// `2026-11-21`, in UTC: what a message says about an instant.
+/// The date in UTC, such as `2026-11-21`.
 pub(crate) fn date(time: SystemTime) -> String {
     let seconds = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_secs()).unwrap_or(i64::MAX),

@@ -1,9 +1,9 @@
-//! What the PROXY protocol tells about a certificate (proxy-protocol.txt §2.2.6).
+//! Descriptions of certificates for the PROXY protocol (proxy-protocol.txt §2.2.6).
 //!
 //! `PP2_SUBTYPE_SSL_SIG_ALG` and `PP2_SUBTYPE_SSL_KEY_ALG` describe the certificate that the *frontend*
-//! presented, so they come from the server's certificate; `PP2_SUBTYPE_SSL_CN` is the CN of the
-//! *client's*. The words are those that HAProxy sends: OpenSSL's short name of the signature algorithm
-//! (`RSA-SHA256`, `ecdsa-with-SHA256`) and the kind and bits of the key (`RSA2048`, `EC256`).
+//! presented, so they come from the server's certificate; `PP2_SUBTYPE_SSL_CN` is the CN of the *client's*.
+//! The values are those of HAProxy: OpenSSL's short name of the signature algorithm (`RSA-SHA256`,
+//! `ecdsa-with-SHA256`) and the kind and bits of the key (`RSA2048`, `EC256`).
 
 use std::borrow::Cow;
 
@@ -18,22 +18,22 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::x509;
 
-/// A certificate in the words of the PROXY protocol.
+/// A certificate in the terms of the PROXY protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The first Common Name (OID 2.5.4.3) of the subject, for `PP2_SUBTYPE_SSL_CN`. `None` if there
-    /// is none or it is in an encoding that cannot be turned into UTF-8.
+    /// The first Common Name (OID 2.5.4.3) of the subject, for `PP2_SUBTYPE_SSL_CN`. `None` without one, or
+    /// if its encoding cannot be converted to UTF-8.
     pub common_name: Option<String>,
-    /// The algorithm that the certificate is signed with, such as `RSA-SHA256`, `ecdsa-with-SHA384`
-    /// or `ED25519`; an unknown one as a dotted object identifier. US-ASCII.
+    /// The signature algorithm of the certificate, such as `RSA-SHA256`, `ecdsa-with-SHA384` or `ED25519`; a
+    /// dotted object identifier if unknown. US-ASCII.
     pub signature_algorithm: Cow<'static, str>,
-    /// The certificate's key, such as `RSA2048`, `EC256` or `ED25519`; an unknown kind as a dotted
-    /// object identifier. US-ASCII.
+    /// The kind and size of the key, such as `RSA2048`, `EC256` or `ED25519`; a dotted object identifier if
+    /// unknown. US-ASCII.
     pub key_algorithm: Cow<'static, str>,
 }
 
 impl Description {
-    /// Describes a certificate given in DER; `None` if it cannot be parsed.
+    /// Describes a certificate in DER; `None` if it cannot be parsed.
     pub fn of(der: &[u8]) -> Option<Self> {
         x509::parse(der).ok().map(|certificate| Self::read(&certificate))
     }
@@ -47,7 +47,7 @@ impl Description {
     }
 }
 
-/// The first CN of the subject, which is the one that OpenSSL and HAProxy report.
+/// The first CN of the subject, which OpenSSL and HAProxy report too.
 pub(crate) fn common_name(certificate: &X509Certificate<'_>) -> Option<String> {
     certificate.subject().iter_common_name().next()?.as_str().ok().map(str::to_owned)
 }
@@ -93,7 +93,7 @@ fn curve_name(curve: &Oid<'_>) -> Option<&'static str> {
         .find_map(|(known, name)| (known == curve).then_some(name))
 }
 
-/// The bits of an RSA modulus given as a DER integer, whose leading zeros do not count.
+/// The bits of an RSA modulus in a DER integer, without leading zeros.
 fn rsa_bits(modulus: &[u8]) -> usize {
     let start = modulus.iter().position(|byte| *byte != 0).unwrap_or(modulus.len());
     match modulus.get(start) {

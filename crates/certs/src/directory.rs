@@ -1,4 +1,4 @@
-//! The pairs of certificate and key in a directory, by their names.
+//! Pairs of certificate and key in a directory, by file name.
 //!
 //! | files | pair |
 //! | --- | --- |
@@ -8,7 +8,7 @@
 //! | `NAME/fullchain.pem` and `NAME/privkey.pem` | these two, as certbot and acme clients write them |
 //! | `NAME/tls.crt` and `NAME/tls.key` | these two, as Kubernetes mounts secrets |
 //!
-//! Names that begin with a dot are nobody's, and what is called otherwise is left alone.
+//! Names that start with a dot and all other names are ignored.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,20 +18,20 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::warning::{Concern, Warning};
 
-/// What is in a directory.
+/// The pairs in a directory, with warnings.
 #[derive(Debug, Default)]
-pub struct Listing {
-    /// The file of each certificate, and of its key if it is another; by name.
+pub struct PairListing {
+    /// The path of each certificate, and of its key if different, sorted by name.
     pub pairs: Vec<(PathBuf, Option<PathBuf>)>,
-    /// Files that lack the other one of their pair.
+    /// Warnings about files without their counterpart.
     pub warnings: Vec<Warning>,
 }
 
-/// Lists the pairs in `path`. No file is opened.
+/// Lists the pairs in `path`, without opening files.
 ///
 /// # Errors
 /// [`Error::Io`]: the directory cannot be read.
-pub fn pairs(path: &Path) -> Result<Listing, Error> {
+pub fn pairs(path: &Path) -> Result<PairListing, Error> {
     let (mut files, mut folders) = (BTreeSet::new(), Vec::new());
     for entry in fs::read_dir(path).map_err(|error| Error::io("read", path, error))? {
         let entry = entry.map_err(|error| Error::io("read", path, error))?;
@@ -39,14 +39,14 @@ pub fn pairs(path: &Path) -> Result<Listing, Error> {
             continue;
         }
         let path = entry.path();
-        // A link may lead to either.
+        // A link may lead to a file or a directory.
         if is_directory(&entry, &path) {
             folders.push(path);
         } else {
             files.insert(path);
         }
     }
-    let mut listing = Listing::default();
+    let mut listing = PairListing::default();
     for file in &files {
         match file.extension().and_then(OsStr::to_str) {
             Some("pem") => listing.pairs.push((file.clone(), key_of(file, &files))),

@@ -1,4 +1,4 @@
-//! The crate's one error type. Every message says what is wrong, in which file, and what to do.
+//! The error type of this crate. Every message states the fault, the file, and the remedy.
 
 use std::fmt;
 use std::io;
@@ -7,183 +7,183 @@ use std::time::SystemTime;
 
 use crate::clock;
 
-/// Why a certificate, a key, a CA or a pattern cannot be used; grouped by what has to be put right.
+/// The reason for which a certificate, key, CA or pattern is unusable, grouped by remedy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused something.
+    /// An error of the operating system.
     Io {
-        /// What was attempted: `read`, `create` and the like.
+        /// The attempted operation: `read`, `create` and the like.
         doing: &'static str,
-        /// The file or directory.
+        /// The path of the file or directory.
         path: PathBuf,
-        /// The refusal.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// One file does not hold what it should.
+    /// A file with the wrong content.
     Content {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The line, counted from 1, where one is to blame.
+        /// The faulty line, counted from 1, if there is one.
         line: Option<usize>,
-        /// What is wrong.
+        /// The kind of fault.
         fault: ContentFault,
     },
-    /// A certificate and a key do not make a pair.
+    /// A certificate and a key that do not make a pair.
     Pair {
-        /// The file given for the certificate.
+        /// The path configured for the certificate.
         cert: PathBuf,
-        /// The file given for the key; the same where there is only one.
+        /// The path configured for the key; the same if there is only one.
         key: PathBuf,
-        /// What is wrong.
+        /// The kind of fault.
         fault: PairFault,
     },
-    /// The local CA cannot be used.
+    /// The local CA is unusable.
     LocalCa {
-        /// Its directory.
+        /// The directory of the local CA.
         dir: PathBuf,
-        /// What is wrong.
+        /// The kind of fault.
         fault: CaFault,
     },
-    /// A name is not one that a certificate can carry.
+    /// A name that a certificate cannot carry.
     Name {
         /// The name as given.
         name: String,
-        /// What is wrong.
+        /// The kind of fault.
         fault: NameFault,
     },
-    /// An `allow` pattern is not understood.
+    /// An invalid `allow` pattern.
     Pattern {
         /// The pattern as given.
         pattern: String,
-        /// What is wrong.
+        /// The kind of fault.
         fault: PatternFault,
     },
 }
 
-/// What is wrong with the content of one file.
+/// A fault in the content of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ContentFault {
     /// A directory, device or pipe.
     NotAFile,
-    /// Larger than any file of its kind, which has at most so many bytes.
+    /// A file larger than this kind of file may be.
     TooLarge {
-        /// The bound.
+        /// The maximum size in bytes.
         most: u64,
     },
-    /// Nothing in it.
+    /// A file without any content.
     Empty,
-    /// A certificate in DER.
+    /// A certificate in DER instead of PEM.
     DerCertificate,
-    /// A key in DER.
+    /// A key in DER instead of PEM.
     DerKey,
     /// A PKCS#12 container (`.p12`, `.pfx`).
     Pkcs12,
     /// A PKCS#7 container (`.p7b`), in DER or in PEM.
     Pkcs7 {
-        /// Set where the file is in DER.
+        /// Set if the file is in DER.
         der: bool,
     },
-    /// A key in the format of OpenSSH.
+    /// A key in OpenSSH's format.
     OpenSshKey,
-    /// A request for a certificate.
+    /// A certificate signing request.
     Request,
     /// PEM saved as UTF-16.
     Utf16,
-    /// No PEM block.
+    /// A file without PEM blocks.
     NotPem,
-    /// A PEM block that is damaged, and how.
+    /// A damaged PEM block, with the damage.
     BadPem(&'static str),
-    /// A certificate that cannot be read, and why.
+    /// A malformed certificate, with the reason.
     BadCertificate(String),
-    /// A key that is encrypted.
+    /// An encrypted private key.
     EncryptedKey,
-    /// A key of a kind, size or encoding that cannot be used.
+    /// A key of an unsupported kind, size or encoding.
     UnsupportedKey,
-    /// No revocation list; the labels of what there is instead.
+    /// No revocation list; the labels of the blocks found.
     NoRevocationList(Vec<String>),
-    /// A revocation list that cannot be read, and why.
+    /// A malformed revocation list, with the reason.
     BadRevocationList(String),
-    /// No certificate; the labels of what there is instead.
+    /// No certificate; the labels of the blocks found.
     NoCertificate(Vec<String>),
-    /// An authority's certificate that is not for this name, which was asked for.
+    /// A certificate of an authority that lacks this requested name.
     NotFor(String),
-    /// An authority's certificate that has expired.
+    /// A certificate of an authority that has expired.
     Expired(SystemTime),
 }
 
-/// Why a certificate and a key do not make a pair.
+/// The reason for which a certificate and a key do not make a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PairFault {
-    /// No certificate in either file.
+    /// Neither file has a certificate.
     NoCertificate,
-    /// No key in either file.
+    /// Neither file has a key.
     NoKey,
-    /// More than one key; where each is.
+    /// More than one key, at these places.
     SeveralKeys(Vec<(PathBuf, usize)>),
-    /// The key belongs to none of the certificates, whose subjects are listed.
+    /// The key matches none of the certificates with these subjects.
     Mismatch(Vec<String>),
 }
 
-/// What is wrong with the local CA.
+/// A fault of the local CA.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CaFault {
     /// One of the two files is missing.
     Half {
-        /// The file that is there.
+        /// The file that exists.
         present: PathBuf,
-        /// The file that is not.
+        /// The file that is missing.
         missing: PathBuf,
     },
-    /// A file of it is damaged or cannot be read.
+    /// A file is damaged or unreadable.
     Damaged(Box<Error>),
     /// The certificate may not sign others (`basicConstraints` without `CA:TRUE`, RFC 5280 §4.2.1.9).
     NotACa,
-    /// Its life is over.
+    /// The certificate has expired.
     Expired {
-        /// When that was.
+        /// The end of its validity period.
         not_after: SystemTime,
     },
-    /// Another process held its lock for too long.
+    /// Another process held the lock for too long.
     Locked,
     /// A signature or an encoding failed.
     Mint(String),
 }
 
-/// Why a name cannot be in a certificate.
+/// The reason for which a certificate cannot have a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameFault {
-    /// Nothing given.
+    /// A name without any characters.
     Empty,
-    /// More than 253 characters, or a label of none or more than 63 (RFC 1035 §2.3.4).
+    /// More than 253 characters, or a label that is empty or longer than 63 (RFC 1035 §2.3.4).
     Length,
-    /// A character that host names do not have.
+    /// A character that is invalid in host names.
     Character(char),
     /// A `*` that is not the whole first label (RFC 9525 §6.3).
     Wildcard,
-    /// An IP address where a DNS name is wanted.
+    /// An IP address in the place of a DNS name.
     Address,
     /// More names than one certificate should have.
     TooMany,
 }
 
-/// Why an `allow` pattern is not understood.
+/// The reason for which an `allow` pattern is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatternFault {
-    /// It starts with none of the known kinds.
+    /// An unknown kind of pattern.
     Kind,
-    /// Nothing follows the colon.
+    /// Nothing after the colon.
     Empty,
-    /// What follows `dns:` is no DNS name or wildcard.
+    /// Not a DNS name or wildcard after `dns:`.
     Name(NameFault),
-    /// What follows `ip:` is no address or network.
+    /// Not an address or network after `ip:`.
     Address,
-    /// What follows `pin:` is not `sha256/` and the base64 of 32 bytes.
+    /// Not `sha256/` and the base64 of 32 bytes after `pin:`.
     Pin,
 }
 
@@ -200,7 +200,7 @@ impl Error {
         Error::Name { name: name.to_owned(), fault }
     }
 
-    /// The file or directory to look at, where there is one.
+    /// The path of the file or directory at fault, if there is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Error::Io { path, .. } | Error::Content { path, .. } => Some(path),
@@ -305,29 +305,28 @@ impl ContentFault {
             ),
             Self::NotFor(name) => write!(f, "the certificate is not for {name}"),
             Self::Expired(when) => write!(f, "the certificate expired on {}", clock::date(*when)),
-            Self::NoRevocationList(labels) if labels.is_empty() => {
-                f.write_str("there is no revocation list in this file; add an `X509 CRL` block")
-            }
-            Self::NoRevocationList(labels) => {
-                write!(f, "there is no revocation list in this file, only {}; add an `X509 CRL` block", labels.join(", "))
-            }
+            Self::NoRevocationList(labels) => missing(f, "revocation list", labels, "an `X509 CRL` block"),
             Self::BadRevocationList(why) => write!(
                 f,
                 "the revocation list cannot be read ({why}); see what `openssl crl -text -in {path}` says"
             ),
-            Self::NoCertificate(labels) if labels.is_empty() => {
-                f.write_str("there is no certificate in this file; add a `CERTIFICATE` block")
-            }
-            Self::NoCertificate(labels) => {
-                write!(f, "there is no certificate in this file, only {}; add a `CERTIFICATE` block", labels.join(", "))
-            }
+            Self::NoCertificate(labels) => missing(f, "certificate", labels, "a `CERTIFICATE` block"),
         }
     }
 }
 
+/// Explains that a file lacks what it is read for: it has blocks of these labels alone. `remedy` is the block to add.
+fn missing(f: &mut fmt::Formatter<'_>, what: &str, labels: &[String], remedy: &str) -> fmt::Result {
+    write!(f, "there is no {what} in this file")?;
+    if !labels.is_empty() {
+        write!(f, ", only {}", labels.join(", "))?;
+    }
+    write!(f, "; add {remedy}")
+}
+
 impl PairFault {
     fn explain(&self, cert: &Path, key: &Path, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let both = Both(cert, key);
+        let both = DistinctPaths(cert, key);
         match self {
             Self::NoCertificate => {
                 write!(
@@ -363,10 +362,10 @@ impl PairFault {
     }
 }
 
-/// Names one file, or two if there are two.
-struct Both<'a>(&'a Path, &'a Path);
+/// Writes one path, or two if they differ.
+struct DistinctPaths<'a>(&'a Path, &'a Path);
 
-impl fmt::Display for Both<'_> {
+impl fmt::Display for DistinctPaths<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.display())?;
         if self.0 != self.1 {

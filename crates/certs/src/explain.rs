@@ -1,6 +1,6 @@
-//! The errors of rustls and webpki about certificates, in words, with what to do.
+//! Explanations of rustls' and webpki's errors about certificates, with remedies.
 //!
-//! Their own texts are made for programmers: `invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))`.
+//! Their own texts are for programmers: `invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))`.
 
 use std::fmt::Write as _;
 use std::io;
@@ -11,16 +11,16 @@ use rustls::{CertRevocationListError, CertificateError, Error, PeerIncompatible}
 
 use crate::clock;
 
-/// The peer whose certificate is refused.
+/// The peer with the rejected certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsPeer {
     /// A server that Offramp connects to.
     Server,
-    /// A client of Offramp.
+    /// A client of Offramp's listeners.
     Client,
 }
 
-/// The error of a handshake.
+/// Explains the error of a handshake.
 #[must_use]
 pub fn tls_error(error: &Error, peer: TlsPeer) -> String {
     match error {
@@ -36,14 +36,14 @@ pub fn tls_error(error: &Error, peer: TlsPeer) -> String {
     }
 }
 
-/// The error of a stream over TLS to a server, or of its connection.
+/// Explains the error of a TLS stream to a server, or of its connection.
 #[must_use]
 pub fn stream_error(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     inner.map_or_else(|| error.to_string(), |inner| tls_error(inner, TlsPeer::Server))
 }
 
-/// The reason for which a certificate is refused.
+/// Explains the rejection of a certificate.
 #[must_use]
 pub fn certificate_error(error: &CertificateError, peer: TlsPeer) -> String {
     use CertificateError as C;
@@ -60,18 +60,7 @@ pub fn certificate_error(error: &CertificateError, peer: TlsPeer) -> String {
         }
         C::Revoked => "the certificate is revoked; have another one issued".to_owned(),
         C::UnhandledCriticalExtension => UNKNOWN_EXTENSION.to_owned(),
-        C::UnknownIssuer => match peer {
-            TlsPeer::Server => {
-                "none of the trusted authorities has issued the certificate; add the certificate of its \
-                                issuer, or a self-signed one itself, to those that are trusted"
-                    .to_owned()
-            }
-            TlsPeer::Client => {
-                "none of the authorities in `ca` has issued the certificate; add that of its issuer, or \
-                                have the client send its intermediate certificates"
-                    .to_owned()
-            }
-        },
+        C::UnknownIssuer => unknown_issuer(peer).to_owned(),
         C::UnknownRevocationStatus => {
             "no revocation list tells of the certificate; add that of its issuer".to_owned()
         }
@@ -116,7 +105,21 @@ pub fn certificate_error(error: &CertificateError, peer: TlsPeer) -> String {
     }
 }
 
-/// Those errors of webpki for which rustls has no words of its own.
+/// Explains a certificate of an issuer that is not trusted.
+fn unknown_issuer(peer: TlsPeer) -> &'static str {
+    match peer {
+        TlsPeer::Server => {
+            "none of the trusted authorities has issued the certificate; add the certificate of its \
+                                issuer, or a self-signed one itself, to those that are trusted"
+        }
+        TlsPeer::Client => {
+            "none of the authorities in `ca` has issued the certificate; add that of its issuer, or \
+                                have the client send its intermediate certificates"
+        }
+    }
+}
+
+/// Explains errors of webpki without an equivalent in rustls.
 fn webpki_error(error: &webpki::Error) -> &'static str {
     use webpki::Error as W;
     match error {
@@ -188,7 +191,7 @@ fn list_error(error: &CertRevocationListError) -> String {
     .to_owned()
 }
 
-/// Nothing in common with the peer.
+/// Explains a lack of common parameters.
 fn incompatible(why: &PeerIncompatible) -> String {
     use PeerIncompatible as P;
     match why {
@@ -223,7 +226,7 @@ fn wrong_name(expected: &str, presented: &[String]) -> String {
     text
 }
 
-/// `CertificateUnknown` as `certificate_unknown`, the form of the RFCs.
+/// Converts `CertificateUnknown` to `certificate_unknown`, the form of the RFCs.
 fn snake_case(name: &impl std::fmt::Debug) -> String {
     let name = format!("{name:?}");
     let mut text = String::with_capacity(name.len() + 4);
@@ -245,7 +248,7 @@ fn day(time: UnixTime) -> String {
 const UNKNOWN_EXTENSION: &str =
     "the certificate has a critical extension that Offramp does not know; have it issued without";
 const OLD_SIGNATURE: &str = "the certificate is signed with an algorithm that is not supported, such as SHA-1; have it signed with SHA-256";
-/// The most names that are shown of a certificate for others.
+/// The maximum number of names shown for a certificate of other names.
 const MOST_NAMES: usize = 4;
 
 #[cfg(test)]

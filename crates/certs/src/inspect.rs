@@ -1,6 +1,6 @@
-//! What certificates say, and what is wrong with a chain: for people who look at one.
+//! Inspection of certificates and chains for people.
 //!
-//! Nothing here decides who is let in. Whether somebody trusts the chain is asked elsewhere.
+//! Nothing here decides about admission or trust.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -10,44 +10,45 @@ use rustls_pki_types::CertificateDer;
 use crate::certificate::soon_at;
 use crate::clock;
 use crate::error::Error;
+use crate::facts::CertificateFacts;
 use crate::name::DnsPattern;
-use crate::pem::{Item, PemFile};
-use crate::x509::{self, Facts};
+use crate::pem::{PemFile, PemItem};
+use crate::x509;
 
-/// What one certificate says.
+/// The fields of one certificate.
 #[derive(Clone, Debug)]
-pub struct Inspected {
-    /// Whose it is.
+pub struct CertificateFields {
+    /// The subject's distinguished name.
     pub subject: String,
-    /// Who has issued it.
+    /// The issuer's distinguished name.
     pub issuer: String,
-    /// Its serial number in hexadecimal.
+    /// The serial number in hexadecimal.
     pub serial: String,
-    /// The names that it is good for, of every kind.
+    /// The names of every kind.
     pub names: Vec<String>,
-    /// The start of its life.
+    /// The start of the validity period.
     pub not_before: SystemTime,
-    /// The end of its life.
+    /// The end of the validity period.
     pub not_after: SystemTime,
-    /// Its key, such as `EC256` or `RSA2048`.
+    /// The kind and size of the key, such as `EC256` or `RSA2048`.
     pub key: String,
-    /// The algorithm of its issuer's signature.
+    /// The algorithm of the issuer's signature.
     pub signature: String,
-    /// Whether it may sign others.
+    /// Set if the certificate may sign others.
     pub is_ca: bool,
 }
 
-/// Reads one certificate.
+/// Parses one certificate.
 ///
 /// # Errors
-/// The parser's reason.
-pub fn read(der: &[u8]) -> Result<Inspected, String> {
-    let facts = Facts::read(der)?;
+/// The reason of the parser.
+pub fn read(der: &[u8]) -> Result<CertificateFields, String> {
+    let facts = CertificateFacts::read(der)?;
     let names = &facts.alternative;
     let dns = names.dns.iter().map(|name| x509::printable(name));
     let addresses = names.addresses.iter().map(ToString::to_string);
     let uris = names.uris.iter().map(|uri| x509::printable(uri));
-    Ok(Inspected {
+    Ok(CertificateFields {
         names: dns.chain(addresses).chain(uris).collect(),
         key: facts.description.key_algorithm.to_string(),
         signature: facts.description.signature_algorithm.to_string(),
@@ -60,24 +61,24 @@ pub fn read(der: &[u8]) -> Result<Inspected, String> {
     })
 }
 
-/// The certificates of a PEM file, in the order of the file.
+/// The certificates of a PEM file in order.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Content`]: the file cannot be read, or holds no certificate.
+/// [`Error::Io`] and [`Error::Content`]: the file cannot be read, or has no certificate.
 pub fn chain_of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let file = PemFile::read(path)?;
     let certificate = |item| match item {
-        Item::Certificate(der) => Some(der),
+        PemItem::Certificate(der) => Some(der),
         _ => None,
     };
-    if !file.blocks.iter().any(|block| matches!(block.item, Item::Certificate(_))) {
+    if !file.blocks.iter().any(|block| matches!(block.item, PemItem::Certificate(_))) {
         return Err(file.no_certificate());
     }
     Ok(file.blocks.into_iter().filter_map(|block| certificate(block.item)).collect())
 }
 
-/// What is wrong with a chain as a client would get it, the leaf first, at `now`; for a server that is asked for as
-/// `host`, if it is known. The client has the certificates of `trusted`. Each fault is a sentence with its remedy.
+/// The faults of a chain as a client receives it, leaf first, at `now`, for a server called `host` if known.
+/// The client trusts the certificates of `trusted`. Each fault is a sentence with its remedy.
 pub fn faults(
     chain: &[CertificateDer<'_>],
     host: Option<&str>,
@@ -87,7 +88,7 @@ pub fn faults(
     let mut faults = Vec::new();
     let mut links = Vec::new();
     for (index, der) in chain.iter().enumerate() {
-        match Facts::read(der) {
+        match CertificateFacts::read(der) {
             Ok(facts) => links.push(facts),
             Err(why) => {
                 faults.push(format!("certificate {index} cannot be read ({why}); have it issued again"));
@@ -115,7 +116,7 @@ pub fn faults(
     faults
 }
 
-fn validity(index: usize, link: &Facts, now: SystemTime, faults: &mut Vec<String>) {
+fn validity(index: usize, link: &CertificateFacts, now: SystemTime, faults: &mut Vec<String>) {
     let whose = &link.subject_text;
     if link.not_after <= now {
         faults.push(format!(
@@ -130,20 +131,20 @@ fn validity(index: usize, link: &Facts, now: SystemTime, faults: &mut Vec<String
     }
 }
 
-fn weakness(index: usize, link: &Facts, faults: &mut Vec<String>) {
+fn weakness(index: usize, link: &CertificateFacts, faults: &mut Vec<String>) {
     let (key, signature) = (&link.description.key_algorithm, &link.description.signature_algorithm);
     if key.strip_prefix("RSA").and_then(|bits| bits.parse::<u32>().ok()).is_some_and(|bits| bits < 2048) {
         faults
             .push(format!("the key of certificate {index} is too short ({key}); use ECDSA P-256 or RSA2048"));
     }
-    // Nobody checks the signature that a root makes for itself.
+    // The self-signature of a root is never checked.
     let old = ["RSA-SHA1", "RSA-MD5", "ecdsa-with-SHA1"].contains(&&**signature);
     if old && !link.self_issued() {
         faults.push(format!("certificate {index} is signed with {signature}, which clients refuse"));
     }
 }
 
-fn names(leaf: &Facts, host: Option<&str>, faults: &mut Vec<String>) {
+fn names(leaf: &CertificateFacts, host: Option<&str>, faults: &mut Vec<String>) {
     let names = &leaf.alternative;
     if names.dns.is_empty() && names.addresses.is_empty() {
         faults.push("the certificate has no DNS name and no address; clients ignore the CN".to_owned());
@@ -159,7 +160,7 @@ fn names(leaf: &Facts, host: Option<&str>, faults: &mut Vec<String>) {
     }
 }
 
-fn order(links: &[Facts], chain: &[CertificateDer<'_>], faults: &mut Vec<String>) {
+fn order(links: &[CertificateFacts], chain: &[CertificateDer<'_>], faults: &mut Vec<String>) {
     for (index, pair) in links.windows(2).enumerate() {
         let next = index + 1;
         if pair[0].self_issued() {
@@ -175,23 +176,23 @@ fn order(links: &[Facts], chain: &[CertificateDer<'_>], faults: &mut Vec<String>
     }
 }
 
-/// The end of a chain that is not trusted itself.
+/// Checks the last certificate of a chain, unless it is trusted.
 fn end(
-    links: &[Facts],
+    links: &[CertificateFacts],
     chain: &[CertificateDer<'_>],
     trusted: &[CertificateDer<'_>],
     faults: &mut Vec<String>,
 ) {
     let Some(last) = links.last() else { return };
     let has_issued_it = |der: &CertificateDer<'_>| {
-        Facts::read(der).is_ok_and(|issuer| last.names_as_issuer(&issuer))
+        CertificateFacts::read(der).is_ok_and(|issuer| last.names_as_issuer(&issuer))
             && chain.last().is_some_and(|last| x509::signed_by(last, der))
     };
     if !last.self_issued() && trusted.iter().any(has_issued_it) {
         return;
     }
     match (links.len(), last.self_issued()) {
-        (1, true) => faults.push("the certificate is self-signed; clients must be told to trust it".to_owned()),
+        (1, true) => faults.push("the certificate is self-signed; clients must be configured to trust it".to_owned()),
         (1, false) => faults.push(format!(
             "the chain ends at the certificate itself: send that of its issuer ({}) too, unless clients have it",
             last.issuer_text
@@ -207,7 +208,7 @@ fn is_for_servers(leaf: &x509_parser::certificate::X509Certificate<'_>) -> bool 
     }
 }
 
-/// What the days of a certificate's life mean at `now`, in words: `valid for 61 more days`.
+/// The validity period at `now` in words: `valid for 61 more days`.
 pub fn validity_in_words(not_before: SystemTime, not_after: SystemTime, now: SystemTime) -> String {
     let days = |time: Duration| time.as_secs() / (24 * 3600);
     match (now.duration_since(not_before), not_after.duration_since(now)) {
@@ -217,7 +218,7 @@ pub fn validity_in_words(not_before: SystemTime, not_after: SystemTime, now: Sys
     }
 }
 
-/// `2026-11-21`, in UTC.
+/// The date in UTC, such as `2026-11-21`.
 pub fn date(time: SystemTime) -> String {
     clock::date(time)
 }

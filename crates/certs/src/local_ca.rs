@@ -1,4 +1,4 @@
-//! The local CA: a certificate authority of this installation's own, for `localhost` and home networks.
+//! The local CA: a certificate authority of one installation, for `localhost` and private networks.
 //!
 //! ```text
 //! <state_dir>/ca/            0700
@@ -8,9 +8,9 @@
 //!     .lock                  0600   held while something is minted
 //! ```
 //!
-//! The CA is minted once and then only read. If a file of it is missing or damaged, that is an error:
-//! a new CA would silently break every client that trusts the old one. What it has issued is merely a
-//! cache, minted anew whenever it does not fit.
+//! The CA is minted once and then only read. A missing or damaged file of it is an error: a new CA would
+//! silently break every client that trusts the old one. Issued certificates are merely a cache, minted anew
+//! whenever they do not match.
 
 mod trust;
 
@@ -26,30 +26,31 @@ use zeroize::Zeroizing;
 
 pub use trust::trust_instructions;
 
-use crate::certificate::{Certificate, Source};
+use crate::certificate::{Certificate, CertificateOrigin};
 use crate::disk;
 use crate::error::{CaFault, Error, NameFault};
+use crate::facts::CertificateFacts;
 use crate::file;
 use crate::name::DnsPattern;
-use crate::pem::{Item, PemFile};
+use crate::pem::{PemFile, PemItem};
 use crate::warning::{Concern, Warning};
-use crate::x509::{self, Facts};
+use crate::x509;
 
-/// The life of the CA: as long as a machine that nobody looks after.
+/// The lifetime of the CA: that of an unattended machine.
 pub const CA_LIFE: Duration = Duration::from_secs(10 * 365 * DAY);
 
-/// The life of what it issues, well below the 398 and 825 days that browsers insist on.
+/// The lifetime of issued certificates, well below the limits of browsers, 398 and 825 days.
 pub const LEAF_LIFE: Duration = Duration::from_secs(90 * DAY);
 
-/// The most names that one certificate may have.
+/// The maximum number of names per certificate.
 pub const MAX_NAMES: usize = 100;
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// How far the start of a certificate's life lies back, for clients whose clocks are slow.
+/// The time by which validity periods are backdated, for clients with slow clocks.
 const BACKDATED: Duration = Duration::from_secs(60 * 60);
 
-/// The longest Common Name (RFC 5280 appendix A, `ub-common-name`).
+/// The maximum length of a Common Name (RFC 5280 appendix A, `ub-common-name`).
 const MAX_COMMON_NAME: usize = 64;
 
 /// An open local CA.
@@ -63,19 +64,19 @@ pub struct LocalCa {
 }
 
 impl LocalCa {
-    /// Opens the CA under `state_dir`, or mints it if there is none. Two processes that do so at once
-    /// get the same CA.
+    /// Opens the CA under `state_dir`, or mints it if there is none. Two processes that do so at once get the
+    /// same CA.
     ///
     /// # Errors
-    /// [`Error::LocalCa`] if the CA is there but incomplete, damaged or expired at `now`, with what to
-    /// do; [`Error::Io`] if its directory cannot be made or written.
+    /// [`Error::LocalCa`] if the CA exists but is incomplete, damaged or expired at `now`, with the remedy;
+    /// [`Error::Io`] if its directory cannot be created or written.
     pub fn open_or_create(state_dir: &Path, now: SystemTime) -> Result<Self, Error> {
         let dir = state_dir.join("ca");
         let (pem, key) = (dir.join("ca.pem"), dir.join("ca.key"));
-        // Without the lock where it is not needed, so that a state directory may be read-only.
+        // Takes the lock only if necessary, so that a state directory may be read-only.
         if !(disk::exists(&pem)? && disk::exists(&key)?) {
             disk::create_private_dir(&dir)?;
-            let _lock = disk::Lock::take(&dir)?;
+            let _lock = disk::MintLock::take(&dir)?;
             match (disk::exists(&pem)?, disk::exists(&key)?) {
                 (true, true) => {}
                 (false, false) => mint(&dir, now)?,
@@ -86,35 +87,35 @@ impl LocalCa {
         Self::open(dir, now)
     }
 
-    /// The file of the CA's certificate, which clients are to trust.
+    /// The path of the CA's certificate, which clients must trust.
     pub fn certificate_path(&self) -> PathBuf {
         self.dir.join("ca.pem")
     }
 
-    /// The CA's certificate.
+    /// The CA's certificate in DER.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
 
-    /// The end of the CA's life.
+    /// The end of the CA's validity period.
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// The warnings about the CA's files.
+    /// Warnings about the CA's files.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// A certificate for `names`: DNS names, wildcards of one label, and IP addresses; at most
-    /// [`MAX_NAMES`]. The one on disk serves until [`Certificate::renew_at`]; then, or if it does not
-    /// fit, a new one is minted and kept in its place.
+    /// A certificate for `names`: DNS names, wildcards of one label, and IP addresses; at most [`MAX_NAMES`].
+    /// The stored one is reused until [`Certificate::renew_at`]; then, or if it does not match, a new one is
+    /// minted and stored.
     ///
     /// # Errors
-    /// [`Error::Name`] for a name that cannot be in a certificate or too many of them,
-    /// [`Error::LocalCa`] if the CA has expired at `now`, [`Error::Io`] if the result cannot be kept.
+    /// [`Error::Name`] for an invalid name or too many of them, [`Error::LocalCa`] if the CA has expired at
+    /// `now`, [`Error::Io`] if the result cannot be written.
     pub fn issue<S: AsRef<str>>(&self, names: &[S], now: SystemTime) -> Result<Certificate, Error> {
-        let subject = Subject::read(names)?;
+        let subject = IssueSubject::read(names)?;
         let path = self.dir.join("issued").join(subject.file_name());
         if let Some(certificate) = self.reusable(&path, &subject, now) {
             return Ok(certificate);
@@ -123,21 +124,21 @@ impl LocalCa {
             return Err(fault(&self.dir, CaFault::Expired { not_after: self.not_after }));
         }
         disk::create_private_dir(&self.dir.join("issued"))?;
-        let _lock = disk::Lock::take(&self.dir)?;
+        let _lock = disk::MintLock::take(&self.dir)?;
         if let Some(certificate) = self.reusable(&path, &subject, now) {
             return Ok(certificate);
         }
         let pem = self.sign(&subject, now).map_err(|error| mint_fault(&self.dir, &error))?;
         disk::write(&path, pem.as_bytes(), 0o600)?;
         let mut certificate = file::load(&path, None, now)?.certificate;
-        certificate.source = Source::LocalCa { path };
+        certificate.source = CertificateOrigin::LocalCa { path };
         Ok(certificate)
     }
 
-    /// The certificate for `names` that is on disk, if there is one that serves. Nothing is written.
+    /// The stored certificate for `names`, if it is usable. Writes nothing.
     #[must_use]
     pub fn issued<S: AsRef<str>>(&self, names: &[S], now: SystemTime) -> Option<Certificate> {
-        let subject = Subject::read(names).ok()?;
+        let subject = IssueSubject::read(names).ok()?;
         self.reusable(&self.dir.join("issued").join(subject.file_name()), &subject, now)
     }
 
@@ -146,7 +147,7 @@ impl LocalCa {
         let (pem, key) = (dir.join("ca.pem"), dir.join("ca.key"));
         let loaded = file::load(&pem, Some(&key), now).map_err(damaged)?;
         let certificate = loaded.certificate.certified_key.cert[0].clone();
-        let facts = Facts::read(&certificate).map_err(|why| mint_fault(&dir, &why))?;
+        let facts = CertificateFacts::read(&certificate).map_err(|why| mint_fault(&dir, &why))?;
         if !facts.is_ca {
             return Err(fault(&dir, CaFault::NotACa));
         }
@@ -155,7 +156,7 @@ impl LocalCa {
         }
         let key = read_key(&dir, &[key, pem])?;
         let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|error| mint_fault(&dir, &error))?;
-        // A CA has no host names and is its own issuer: nothing to warn about.
+        // A CA has no host names and is its own issuer: both are normal here.
         let mut warnings = loaded.warnings;
         warnings.retain(|warning| {
             !matches!(
@@ -169,20 +170,20 @@ impl LocalCa {
         Ok(LocalCa { dir, certificate, not_after: facts.not_after, issuer, warnings })
     }
 
-    /// What is on disk, if it is for these names, from this CA, and has more than a third of its life
-    /// left. Whatever is wrong with it is mended by minting anew.
-    fn reusable(&self, path: &Path, subject: &Subject, now: SystemTime) -> Option<Certificate> {
+    /// The stored certificate, if it has these names, is from this CA, and has more than a third of its
+    /// lifetime left. Any fault is corrected by minting anew.
+    fn reusable(&self, path: &Path, subject: &IssueSubject, now: SystemTime) -> Option<Certificate> {
         let mut certificate = file::load(path, None, now).ok()?.certificate;
         let fits = subject.is_of(&certificate)
             && certificate.not_before <= now
             && now < certificate.renew_at()
             && x509::signed_by(&certificate.certified_key.cert[0], &self.certificate);
-        certificate.source = Source::LocalCa { path: path.to_owned() };
+        certificate.source = CertificateOrigin::LocalCa { path: path.to_owned() };
         fits.then_some(certificate)
     }
 
-    /// Mints a key and a certificate for it, both as PEM.
-    fn sign(&self, subject: &Subject, now: SystemTime) -> Result<Zeroizing<String>, rcgen::Error> {
+    /// Mints a key and a certificate for it, both in PEM.
+    fn sign(&self, subject: &IssueSubject, now: SystemTime) -> Result<Zeroizing<String>, rcgen::Error> {
         let mut params = params(subject.common_name(), now, (now + LEAF_LIFE).min(self.not_after));
         params.subject_alt_names = subject.alternative_names()?;
         params.is_ca = IsCa::ExplicitNoCa;
@@ -196,7 +197,7 @@ impl LocalCa {
     }
 }
 
-/// Mints the CA into `dir`, whose lock is held.
+/// Mints the CA into `dir`. The lock must be held.
 fn mint(dir: &Path, now: SystemTime) -> Result<(), Error> {
     let failed = |error: rcgen::Error| mint_fault(dir, &error);
     let mut params = params(&format!("Offramp Local CA {}", host_name()), now, now + CA_LIFE);
@@ -221,17 +222,17 @@ fn params(common_name: &str, now: SystemTime, not_after: SystemTime) -> Certific
     params
 }
 
-/// This machine's name, which tells one local CA from another in a list of authorities.
+/// The host name, which tells local CAs apart in a list of authorities.
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The CA's key, for rcgen; [`file::load`] has found it to be the only one in these files.
+/// Reads the CA's key for rcgen; [`file::load`] has checked that it is the only one in these files.
 fn read_key(dir: &Path, files: &[PathBuf]) -> Result<KeyPair, Error> {
     let damaged = |error| fault(dir, CaFault::Damaged(Box::new(error)));
     for path in files {
         for block in PemFile::read(path).map_err(damaged)?.blocks {
-            if let Item::Key(key) = block.item {
+            if let PemItem::Key(key) = block.item {
                 return KeyPair::try_from(&*key).map_err(|error| mint_fault(dir, &error));
             }
         }
@@ -248,21 +249,24 @@ fn mint_fault(dir: &Path, why: &dyn std::fmt::Display) -> Error {
 }
 
 /// The names of a certificate to issue, each once.
-struct Subject {
-    /// In the order given, the first of which names the file.
+struct IssueSubject {
+    /// The first name given, which names the file.
     first: String,
     dns: Vec<DnsPattern>,
     addresses: Vec<std::net::IpAddr>,
 }
 
-impl Subject {
+impl IssueSubject {
     fn read<S: AsRef<str>>(names: &[S]) -> Result<Self, Error> {
         if names.len() > MAX_NAMES {
             return Err(Error::name(names[MAX_NAMES].as_ref(), NameFault::TooMany));
         }
         let Some(first) = names.first() else { return Err(Error::name("", NameFault::Empty)) };
-        let mut subject =
-            Subject { first: first.as_ref().to_ascii_lowercase(), dns: Vec::new(), addresses: Vec::new() };
+        let mut subject = IssueSubject {
+            first: first.as_ref().to_ascii_lowercase(),
+            dns: Vec::new(),
+            addresses: Vec::new(),
+        };
         for text in names.iter().map(AsRef::as_ref) {
             if let Ok(address) = text.parse() {
                 subject.addresses.push(address);
@@ -277,8 +281,8 @@ impl Subject {
         Ok(subject)
     }
 
-    /// For people only: clients look at subjectAltName. A name that is too long is not cut, as that
-    /// would make another name of it.
+    /// The Common Name, for people only: clients look at subjectAltName. Too long a name is left out rather
+    /// than cut, which would make another name of it.
     fn common_name(&self) -> &str {
         if self.first.len() <= MAX_COMMON_NAME { &self.first } else { "Offramp" }
     }
@@ -296,10 +300,10 @@ impl Subject {
         dns == self.dns && addresses == self.addresses
     }
 
-    /// A file name that a person can place and that differs between sets of names. The hash is only
-    /// for that: what the file holds is compared before use.
+    /// A readable file name that differs between sets of names. The hash serves only that: the content of the
+    /// file is compared before use.
     fn file_name(&self) -> String {
-        // Letters, digits, and the signs of names and addresses are all that can be in it.
+        // Only letters, digits, and the punctuation of names and addresses occur.
         let readable: String = self.first.replace('*', "_").replace(':', "-").chars().take(100).collect();
         let mut hash = 0xcbf2_9ce4_8422_2325_u64; // FNV-1a
         let dns = self.dns.iter().map(ToString::to_string);

@@ -1,30 +1,29 @@
 //! DNS names and wildcards as certificates carry them (RFC 5280 §4.2.1.6, RFC 9525 §6.3).
 //!
-//! A pattern is lower case and without the final dot. A wildcard is `*` as the whole first label and
-//! stands for exactly one label. Partial wildcards (`f*.example.org`) are refused.
+//! A pattern is lower case, without the final dot. A wildcard is `*` as the whole first label and stands for
+//! exactly one label. Partial wildcards (`f*.example.org`) are refused.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use crate::error::NameFault;
 
-/// The longest name in text form (RFC 1035 §2.3.4: 255 octets on the wire).
+/// The maximum length in text form (RFC 1035 §2.3.4: 255 octets on the wire).
 pub(crate) const MAX_NAME: usize = 253;
 
 /// A DNS name or a wildcard of one label, such as `example.org` or `*.example.org`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DnsPattern {
-    /// Lower case; without the `*.` of a wildcard.
+    /// The name in lower case, without the `*.` of a wildcard.
     host: Box<str>,
     wildcard: bool,
 }
 
 impl DnsPattern {
-    /// Reads a name as typed or as found in a certificate; letters become lower case and a final dot
-    /// is dropped.
+    /// Parses a name from user input or a certificate; lowers its case and drops a final dot.
     ///
     /// # Errors
-    /// The [`NameFault`] that keeps the text from being a host name or wildcard.
+    /// The [`NameFault`] for which the text is not a host name or wildcard.
     pub fn parse(text: &str) -> Result<Self, NameFault> {
         let text = text.strip_suffix('.').unwrap_or(text);
         if text.is_empty() {
@@ -46,18 +45,18 @@ impl DnsPattern {
         Ok(DnsPattern { host: host.to_ascii_lowercase().into(), wildcard })
     }
 
-    /// The name; for a wildcard, what follows the `*.`.
+    /// The name; for a wildcard, the part after the `*.`.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Whether the first label is `*`.
+    /// Returns `true` if the first label is `*`.
     pub fn is_wildcard(&self) -> bool {
         self.wildcard
     }
 
-    /// Whether `name`, in any case and with or without its final dot, is this name or has exactly one
-    /// label in the place of the `*`.
+    /// Returns `true` if `name`, ignoring case and a final dot, equals this name, or has exactly one label in
+    /// the place of the `*`.
     pub fn matches(&self, name: &str) -> bool {
         let mut buffer = [0; MAX_NAME];
         let Some(name) = lower(name, &mut buffer) else { return false };
@@ -74,7 +73,7 @@ impl fmt::Display for DnsPattern {
     }
 }
 
-/// What a wildcard that matches `name` would have after its `*.`: `name` without its first label.
+/// The base of a wildcard that matches `name`: `name` without its first label.
 pub(crate) fn parent(name: &str) -> Option<&str> {
     match name.split_once('.') {
         Some((label, rest)) if !label.is_empty() && label != "*" && !rest.is_empty() => Some(rest),
@@ -82,8 +81,8 @@ pub(crate) fn parent(name: &str) -> Option<&str> {
     }
 }
 
-/// `name` in lower case and without its final dot: itself if it is so already, else a copy in
-/// `buffer`. `None` if it is too long to be a name.
+/// `name` in lower case without its final dot: borrowed if it is so already, else a copy in `buffer`. `None`
+/// if it is too long to be a name.
 pub(crate) fn lower<'a>(name: &'a str, buffer: &'a mut [u8; MAX_NAME]) -> Option<&'a str> {
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.len() > MAX_NAME {
@@ -102,7 +101,7 @@ fn check_label(label: &str) -> Result<(), NameFault> {
     if label.is_empty() || label.len() > 63 {
         return Err(NameFault::Length);
     }
-    // The underscore is not a host name's by the letter, but it occurs in names of services.
+    // Underscores are invalid in host names but occur in names of services.
     match label.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))) {
         None => Ok(()),
         Some('*') => Err(NameFault::Wildcard),

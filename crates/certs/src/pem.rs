@@ -1,9 +1,9 @@
-//! Reading the PEM blocks of a file (RFC 7468), tolerantly where it is safe.
+//! Parser for PEM files (RFC 7468), tolerant where it is safe.
 //!
-//! Tolerated: any order, CRLF, a file that is indented as a whole, a byte order mark, `openssl`'s headers, and
-//! between blocks any text, as OpenSSL has it. Refused, with the reason: what is cut off or damaged, and
-//! what is not PEM at all. The base64 itself is decoded by `rustls-pki-types`, in constant time for keys, and every copy of a
-//! key that is made here is wiped.
+//! Accepted: any order, CRLF, uniform indentation, a byte order mark, `openssl`'s headers, and any text
+//! between blocks, as in OpenSSL. Refused with the reason: truncated and damaged blocks, and files without
+//! PEM. The base64 is decoded by `rustls-pki-types`, in constant time for keys, and every copy of a key made
+//! here is wiped.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,40 +15,41 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use zeroize::Zeroizing;
 
 use crate::error::{ContentFault, Error};
-use crate::file::MAX_FILE_SIZE;
 use crate::x509;
+
+/// The maximum size of a file, in bytes: a hundred times the largest chain in use.
+pub const MAX_FILE_SIZE: u64 = 1 << 20;
 
 /// The blocks of one file.
 #[derive(Debug)]
 pub(crate) struct PemFile {
     pub(crate) path: PathBuf,
-    /// The file's permission bits.
+    /// The permission bits of the file.
     pub(crate) mode: u32,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<PemBlock>,
 }
 
-/// One block.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub(crate) struct PemBlock {
     /// The line of its `BEGIN`, counted from 1.
     pub(crate) line: usize,
-    pub(crate) item: Item,
+    pub(crate) item: PemItem,
 }
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum PemItem {
     Certificate(CertificateDer<'static>),
     Key(Zeroizing<PrivateKeyDer<'static>>),
     EncryptedKey,
     /// A certificate revocation list.
     RevocationList(Vec<u8>),
-    /// Anything else, by its label.
+    /// Another kind of block, by its label.
     Other(String),
 }
 
-impl Item {
-    /// The fault of a file that has this in the place of a certificate or a key, if there is a remedy.
+impl PemItem {
+    /// The fault of a file with this block in the place of a certificate or key, if there is a remedy.
     pub(crate) fn foreign(&self) -> Option<ContentFault> {
         let Self::Other(label) = self else { return None };
         match label.as_str() {
@@ -69,12 +70,12 @@ impl PemFile {
         Ok(PemFile { path: path.to_owned(), mode, blocks })
     }
 
-    /// The blocks of a file that was read.
+    /// Parses the content of a file.
     pub(crate) fn of(path: &Path, bytes: &[u8]) -> Result<Self, Error> {
         Ok(PemFile { path: path.to_owned(), mode: 0, blocks: blocks_of(path, bytes)? })
     }
 
-    /// The error of a file that has no certificate.
+    /// The error for a file without a certificate.
     pub(crate) fn no_certificate(&self) -> Error {
         let foreign = self.blocks.iter().find_map(|block| Some((block.line, block.item.foreign()?)));
         match foreign {
@@ -83,15 +84,15 @@ impl PemFile {
         }
     }
 
-    /// The labels of the blocks that are not certificates, each once, for a message.
+    /// The labels of blocks that are not certificates, each once, for a message.
     pub(crate) fn other_labels(&self) -> Vec<String> {
         let mut labels: Vec<String> = Vec::new();
         for block in &self.blocks {
             let label = match &block.item {
-                Item::Certificate(_) => continue,
-                Item::Key(_) | Item::EncryptedKey => "PRIVATE KEY",
-                Item::RevocationList(_) => REVOCATION_LIST,
-                Item::Other(label) => label,
+                PemItem::Certificate(_) => continue,
+                PemItem::Key(_) | PemItem::EncryptedKey => "PRIVATE KEY",
+                PemItem::RevocationList(_) => REVOCATION_LIST,
+                PemItem::Other(label) => label,
             };
             if !labels.iter().any(|known| known == label) {
                 labels.push(label.to_owned());
@@ -103,7 +104,7 @@ impl PemFile {
 
 /// Reads a file of at most `most` bytes, and its permission bits.
 pub(crate) fn read_bytes(path: &Path, most: u64) -> Result<(Zeroizing<Vec<u8>>, u32), Error> {
-    // Asked before opening, because opening a pipe would wait for its writer.
+    // Checked before opening, since opening a pipe would wait for its writer.
     let metadata = std::fs::metadata(path).map_err(|error| Error::io("read", path, error))?;
     if !metadata.is_file() {
         return Err(Error::content(path, None, ContentFault::NotAFile));
@@ -113,7 +114,7 @@ pub(crate) fn read_bytes(path: &Path, most: u64) -> Result<(Zeroizing<Vec<u8>>, 
     if metadata.len() > most {
         return Err(Error::content(path, None, ContentFault::TooLarge { most }));
     }
-    // Room for all of it at once: a growing vector would leave copies of keys behind.
+    // Allocated at once: a growing vector would leave copies of keys behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
     let read = file.take(most + 1).read_to_end(&mut bytes);
     read.map_err(|error| Error::io("read", path, error))?;
@@ -123,35 +124,34 @@ pub(crate) fn read_bytes(path: &Path, most: u64) -> Result<(Zeroizing<Vec<u8>>, 
     Ok((bytes, metadata.permissions().mode() & 0o7777))
 }
 
-/// Reads a short text that is a secret, such as a key in base64, without the white space around it.
+/// Reads a short secret text, such as a key in base64, without surrounding white space.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Content`]: the file cannot be read, is none (opening a pipe would wait for its writer), or
-/// is too large.
+/// [`Error::Io`] and [`Error::Content`]: the file cannot be read, is not a regular file, or is too large.
 pub fn read_secret(path: &Path) -> Result<Zeroizing<String>, Error> {
     const MOST: u64 = 64 << 10;
     let (bytes, _) = read_bytes(path, MOST)?;
     Ok(Zeroizing::new(String::from_utf8_lossy(bytes.trim_ascii()).into_owned()))
 }
 
-/// A block whose end has not been seen yet.
-struct Open {
+/// A block of which the end was not seen yet.
+struct OpenBlock {
     line: usize,
     label: String,
-    /// Where the line after its `BEGIN` starts.
+    /// The start of the line after `BEGIN`.
     start: usize,
 }
 
-/// Which lines may begin a block.
+/// The indentation of lines that may begin a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Margin {
-    /// Those that begin at the margin, as OpenSSL has it: what is indented is text.
+    /// None, as in OpenSSL: indented lines are text.
     None,
-    /// Indented ones too: a file that was copied out of another.
+    /// Any, for a file copied from within another.
     Any,
 }
 
-fn blocks_of(path: &Path, bytes: &[u8]) -> Result<Vec<Block>, Error> {
+fn blocks_of(path: &Path, bytes: &[u8]) -> Result<Vec<PemBlock>, Error> {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if text.trim_ascii().is_empty() {
         return Err(Error::content(path, None, ContentFault::Empty));
@@ -168,12 +168,12 @@ fn blocks_of(path: &Path, bytes: &[u8]) -> Result<Vec<Block>, Error> {
     })
 }
 
-/// The blocks of a text. What is between them is anything, even lines that look like a part of a block: an END
-/// without a BEGIN, a BEGIN that is cut off.
-fn blocks_at(path: &Path, text: &[u8], margin: Margin) -> Result<Vec<Block>, Error> {
+/// Parses the blocks of a text. Anything may be between them, even an END without a BEGIN or a truncated
+/// BEGIN.
+fn blocks_at(path: &Path, text: &[u8], margin: Margin) -> Result<Vec<PemBlock>, Error> {
     let bad = |line, how| Error::content(path, Some(line), ContentFault::BadPem(how));
     let mut blocks = Vec::new();
-    let mut open: Option<Open> = None;
+    let mut open: Option<OpenBlock> = None;
     let mut next = 0;
     for (index, raw) in text.split(|byte| *byte == b'\n').enumerate() {
         let (number, start, line) = (index + 1, next, raw.trim_ascii());
@@ -184,7 +184,7 @@ fn blocks_at(path: &Path, text: &[u8], margin: Margin) -> Result<Vec<Block>, Err
                 .strip_prefix(BEGIN)
                 .filter(|_| at_margin)
                 .and_then(|rest| rest.strip_suffix(DASHES))
-                .map(|label| Open {
+                .map(|label| OpenBlock {
                     line: number,
                     label: String::from_utf8_lossy(label).into_owned(),
                     start: next,
@@ -210,7 +210,7 @@ fn blocks_at(path: &Path, text: &[u8], margin: Margin) -> Result<Vec<Block>, Err
     }
 }
 
-/// The first part of a block in a text without a whole one: its line, and what is wrong with it.
+/// The first fragment in a text without a whole block: its line, and its fault.
 fn torn(text: &[u8]) -> Option<(usize, &'static str)> {
     let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).enumerate();
     lines.into_iter().find_map(|(index, line)| {
@@ -230,36 +230,36 @@ const END: &[u8] = b"-----END ";
 const DASHES: &[u8] = b"-----";
 const REVOCATION_LIST: &str = "X509 CRL";
 
-/// Whether a line is a header of the kind that RFC 1421 has and `openssl` still writes.
+/// Returns `true` for headers of RFC 1421, which `openssl` still writes.
 fn is_header(line: &[u8]) -> bool {
     line.contains(&b':')
 }
 
-impl Open {
-    fn close(self, path: &Path, body: &[u8]) -> Result<Block, Error> {
+impl OpenBlock {
+    fn close(self, path: &Path, body: &[u8]) -> Result<PemBlock, Error> {
         let item = match self.label.as_str() {
-            "ENCRYPTED PRIVATE KEY" => Item::EncryptedKey,
-            label if label.ends_with("PRIVATE KEY") && is_encrypted(body) => Item::EncryptedKey,
-            REVOCATION_LIST => Item::RevocationList(self.decode(path, REVOCATION_LIST, body)?),
+            "ENCRYPTED PRIVATE KEY" => PemItem::EncryptedKey,
+            label if label.ends_with("PRIVATE KEY") && is_encrypted(body) => PemItem::EncryptedKey,
+            REVOCATION_LIST => PemItem::RevocationList(self.decode(path, REVOCATION_LIST, body)?),
             "CERTIFICATE" | "X509 CERTIFICATE" => {
-                Item::Certificate(self.decode(path, "CERTIFICATE", body)?.into())
+                PemItem::Certificate(self.decode(path, "CERTIFICATE", body)?.into())
             }
             "PRIVATE KEY" => {
-                Item::Key(PrivateKeyDer::Pkcs8(self.decode(path, &self.label, body)?.into()).into())
+                PemItem::Key(PrivateKeyDer::Pkcs8(self.decode(path, &self.label, body)?.into()).into())
             }
             "RSA PRIVATE KEY" => {
-                Item::Key(PrivateKeyDer::Pkcs1(self.decode(path, &self.label, body)?.into()).into())
+                PemItem::Key(PrivateKeyDer::Pkcs1(self.decode(path, &self.label, body)?.into()).into())
             }
             "EC PRIVATE KEY" => {
-                Item::Key(PrivateKeyDer::Sec1(self.decode(path, &self.label, body)?.into()).into())
+                PemItem::Key(PrivateKeyDer::Sec1(self.decode(path, &self.label, body)?.into()).into())
             }
-            "TRUSTED CERTIFICATE" => Item::Certificate(self.trusted(path, body)?.into()),
-            label => Item::Other(label.to_owned()),
+            "TRUSTED CERTIFICATE" => PemItem::Certificate(self.trusted(path, body)?.into()),
+            label => PemItem::Other(label.to_owned()),
         };
-        Ok(Block { line: self.line, item })
+        Ok(PemBlock { line: self.line, item })
     }
 
-    /// The certificate of a block of `openssl x509 -trustout`, in which it is followed by what it is trusted for.
+    /// The certificate in a block of `openssl x509 -trustout`, which appends trust settings.
     fn trusted(&self, path: &Path, body: &[u8]) -> Result<Vec<u8>, Error> {
         let mut der = self.decode(path, "CERTIFICATE", body)?;
         let length = element(&der).ok_or_else(|| {
@@ -270,7 +270,7 @@ impl Open {
         Ok(der)
     }
 
-    /// Decodes the base64 of the block under `label`, one that `rustls-pki-types` knows.
+    /// Decodes the base64 of a block with a label that `rustls-pki-types` knows.
     fn decode(&self, path: &Path, label: &str, body: &[u8]) -> Result<Vec<u8>, Error> {
         let bad = || {
             let how = "what is between the BEGIN and END lines is not base64";
@@ -290,16 +290,16 @@ impl Open {
     }
 }
 
-/// Whether a block says so of itself (RFC 1421 §4.6.1.1), as keys before PKCS#8 do.
+/// Returns `true` for encrypted blocks (RFC 1421 §4.6.1.1), such as keys in the format before PKCS#8.
 fn is_encrypted(body: &[u8]) -> bool {
     body.split(|byte| *byte == b'\n')
         .map(<[u8]>::trim_ascii)
         .any(|line| line.starts_with(b"Proc-Type:") && line.ends_with(b"ENCRYPTED"))
 }
 
-/// What a file without PEM blocks holds instead.
+/// The fault of a file without PEM blocks.
 fn no_pem(bytes: &[u8]) -> ContentFault {
-    // With a byte order mark, and without.
+    // With and without a byte order mark.
     let marks: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
     let dashes: [&[u8]; 2] = [b"-\0-\0-\0", b"\0-\0-\0-"];
     if marks.iter().any(|mark| bytes.starts_with(mark))
@@ -310,8 +310,8 @@ fn no_pem(bytes: &[u8]) -> ContentFault {
     if x509::parse(bytes).is_ok() {
         return ContentFault::DerCertificate;
     }
-    // PKCS#12, PKCS#8, PKCS#1 and SEC1 are each a SEQUENCE that begins with a version, of which
-    // PKCS#12 alone has 3 (RFC 7292 §4). An encrypted PKCS#8 begins with an AlgorithmIdentifier.
+    // PKCS#12, PKCS#8, PKCS#1 and SEC1 are each a SEQUENCE that begins with a version, which is 3 only in
+    // PKCS#12 (RFC 7292 §4). An encrypted PKCS#8 begins with an AlgorithmIdentifier.
     match inside_sequence(bytes) {
         Some([0x02, 0x01, 0x03, ..]) => ContentFault::Pkcs12,
         Some([0x02, 0x01, 0x00 | 0x01, ..]) => ContentFault::DerKey,
@@ -327,7 +327,7 @@ fn no_pem(bytes: &[u8]) -> ContentFault {
 /// The content type of PKCS#7 containers with certificates (RFC 2315 §14).
 const SIGNED_DATA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x02];
 
-/// The length of the DER SEQUENCE at the beginning, with its header (X.690 §8.1).
+/// The length of the leading DER SEQUENCE, header included (X.690 §8.1).
 fn element(der: &[u8]) -> Option<usize> {
     let header = der.len() - inside_sequence(der)?.len();
     let content = match &der[1..header] {
@@ -338,7 +338,7 @@ fn element(der: &[u8]) -> Option<usize> {
     header.checked_add(content).filter(|length| *length <= der.len())
 }
 
-/// What follows the header of a DER SEQUENCE (X.690 §8.1); the length itself is not checked.
+/// The content of a DER SEQUENCE (X.690 §8.1); its length is not checked.
 fn inside_sequence(der: &[u8]) -> Option<&[u8]> {
     match der {
         [0x30, 0x81, _, rest @ ..] | [0x30, 0x82, _, _, rest @ ..] | [0x30, 0x83, _, _, _, rest @ ..] => {

@@ -1,11 +1,11 @@
-//! Telling one version of a file from the next without reading it.
+//! Detection of changed files without reading them.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Which file there is at a path, and which version of it. Symbolic links are followed.
+/// The identity and version of the file at a path. Symbolic links are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,
@@ -13,16 +13,17 @@ pub struct Stamp {
     size: u64,
     /// Seconds and nanoseconds of the last change of the content.
     modified: (i64, i64),
-    /// The same of anything, the file's name and rights included; nobody can set it back.
+    /// Seconds and nanoseconds of the last change of anything, name and permissions included; cannot be set
+    /// back.
     changed: (i64, i64),
 }
 
-/// How long after a change the next one may go unseen: the clock of a file system has ticks, of 10 ms at most on
-/// Linux, and of 2 s on the file systems of memory cards.
+/// The time after a change in which another one may go unnoticed: file systems have timestamps of 10 ms at
+/// worst on Linux, and of 2 s on memory cards.
 const UNSETTLED: Duration = Duration::from_secs(2);
 
 impl Stamp {
-    /// The stamp of a file; `None` where there is none that can be looked at.
+    /// The stamp of a file; `None` if it is absent or inaccessible.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         std::fs::metadata(path).ok().map(|found| Self::from_metadata(&found))
@@ -38,8 +39,8 @@ impl Stamp {
         }
     }
 
-    /// Whether a file with this stamp that is read at `now` has this stamp only as long as it has this content. It may
-    /// not have if it changed a moment ago, or in the future.
+    /// Returns `true` if a file with this stamp, read at `now`, keeps it only as long as its content. Not so
+    /// if it changed a moment ago, or in the future.
     #[must_use]
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or(0);
@@ -63,7 +64,7 @@ mod tests {
         assert_eq!(Stamp::of(&one), Some(first));
         std::fs::write(&one, "ab").unwrap();
         assert_ne!(Stamp::of(&one), Some(first));
-        // The same size, another file.
+        // Another file of the same size.
         std::fs::write(&other, "ba").unwrap();
         let before = Stamp::of(&one);
         std::fs::rename(&other, &one).unwrap();

@@ -1,7 +1,7 @@
-//! OCSP responses that are stapled to a handshake (RFC 6960, RFC 6066 §8): read from a file beside the certificate.
+//! OCSP responses for stapling (RFC 6960, RFC 6066 §8), read from a file beside the certificate.
 //!
-//! What is checked is what an operator can get wrong: that the response is one, that it is for this certificate and
-//! says that it is good, and that it is still current. Its signature is the client's business.
+//! The checks cover operators' mistakes: the file must be a response, for this certificate, with status good,
+//! and current. The signature is for the client to verify.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -15,14 +15,14 @@ use crate::clock;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Staple {
     pub(crate) der: Vec<u8>,
-    /// Until when; `None`: the responder names no end.
+    /// The end of its validity; `None` if the responder gives none.
     pub(crate) until: Option<SystemTime>,
 }
 
-/// The largest response that is read, in bytes: most have one or two KiB.
+/// The maximum size of a response, in bytes: most have one or two KiB.
 pub(crate) const MAX_SIZE: u64 = 64 << 10;
 
-/// Where the response for the certificate in `cert` is looked for: `NAME.ocsp` for `NAME.pem`, then `NAME.pem.ocsp`.
+/// The paths of the response for the certificate in `cert`: `NAME.ocsp` for `NAME.pem`, then `NAME.pem.ocsp`.
 #[must_use]
 pub fn places(cert: &Path) -> [PathBuf; 2] {
     let mut beside = cert.as_os_str().to_owned();
@@ -30,22 +30,23 @@ pub fn places(cert: &Path) -> [PathBuf; 2] {
     [cert.with_extension("ocsp"), beside.into()]
 }
 
-/// What a response names a certificate by (CertID, RFC 6960 §4.1.1). Serial numbers are unique for one authority only.
+/// The identification of a certificate (CertID, RFC 6960 §4.1.1). Serial numbers are unique per authority
+/// only.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject<'a> {
-    /// The name of the issuer, as DER.
+pub(crate) struct OcspSubject<'a> {
+    /// The name of the issuer in DER.
     pub(crate) issuer: &'a [u8],
-    /// The public key of the issuer: the bits alone. `None` where its certificate is not known; the name has to do then.
+    /// The bits of the issuer's public key. `None` if its certificate is unknown; then the name must do.
     pub(crate) issuer_key: Option<&'a [u8]>,
     /// The serial number, as the content of its INTEGER.
     pub(crate) serial: &'a [u8],
 }
 
-/// Reads a response for this certificate.
+/// Parses a response for this certificate.
 ///
 /// # Errors
-/// Why it cannot be stapled.
-pub(crate) fn read(der: Vec<u8>, subject: Subject<'_>, now: SystemTime) -> Result<Staple, String> {
+/// The reason for which it cannot be stapled.
+pub(crate) fn read(der: Vec<u8>, subject: OcspSubject<'_>, now: SystemTime) -> Result<Staple, String> {
     let single = find(&der, subject)?;
     match single.status {
         GOOD => {}
@@ -58,8 +59,8 @@ pub(crate) fn read(der: Vec<u8>, subject: Subject<'_>, now: SystemTime) -> Resul
     Ok(Staple { der, until: single.next_update })
 }
 
-/// What a response says of one certificate.
-struct Single {
+/// The status of one certificate in a response.
+struct CertificateStatus {
     status: u8,
     next_update: Option<SystemTime>,
 }
@@ -74,10 +75,10 @@ const ENUMERATED: u8 = 0x0a;
 const TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 
-/// id-pkix-ocsp-basic (RFC 6960 §4.2.1).
+/// The OID id-pkix-ocsp-basic (RFC 6960 §4.2.1).
 const BASIC: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 48, 1, 1];
 
-/// id-sha1 and those of NIST, which stand in certificate identifiers.
+/// The hash algorithms in certificate identifiers: id-sha1 and those of NIST.
 fn algorithm(oid: &[u8]) -> Option<&'static Algorithm> {
     Some(match oid {
         [0x2b, 0x0e, 3, 2, 0x1a] => &digest::SHA1_FOR_LEGACY_USE_ONLY,
@@ -88,7 +89,7 @@ fn algorithm(oid: &[u8]) -> Option<&'static Algorithm> {
     })
 }
 
-/// What a response names a certificate by.
+/// The CertID in a response.
 struct CertId<'a> {
     hash: &'a [u8],
     issuer: &'a [u8],
@@ -97,23 +98,23 @@ struct CertId<'a> {
 }
 
 impl CertId<'_> {
-    fn names(&self, subject: Subject<'_>) -> bool {
-        // Hashes are for those whose number fits.
+    fn names(&self, subject: OcspSubject<'_>) -> bool {
+        // Compares serial numbers first, to hash only on a match.
         let Some(hash) = algorithm(self.hash).filter(|_| self.serial == subject.serial) else { return false };
-        let is_of = |bytes: &[u8], told: &[u8]| digest(hash, bytes).as_ref() == told;
+        let is_of = |bytes: &[u8], expected: &[u8]| digest(hash, bytes).as_ref() == expected;
         is_of(subject.issuer, self.issuer) && subject.issuer_key.is_none_or(|key| is_of(key, self.issuer_key))
     }
 }
 
-fn find(der: &[u8], subject: Subject<'_>) -> Result<Single, String> {
+fn find(der: &[u8], subject: OcspSubject<'_>) -> Result<CertificateStatus, String> {
     let broken = || "it is not an OCSP response in DER".to_owned();
-    let mut response = Reader(Reader(der).expect(SEQUENCE).ok_or_else(broken)?);
+    let mut response = DerReader(DerReader(der).expect(SEQUENCE).ok_or_else(broken)?);
     let status = response.expect(ENUMERATED).ok_or_else(broken)?;
     if status != [0] {
         return Err(format!("the responder has answered with an error ({})", status.first().unwrap_or(&0)));
     }
     let all = basic(&mut response).ok_or_else(broken)?;
-    let mut singles = Reader(all);
+    let mut singles = DerReader(all);
     while !singles.0.is_empty() {
         let (id, single) = single(&mut singles).ok_or_else(broken)?;
         if id.names(subject) {
@@ -123,41 +124,41 @@ fn find(der: &[u8], subject: Subject<'_>) -> Result<Single, String> {
     Err("it is for another certificate".to_owned())
 }
 
-/// The list of single responses in what follows the status.
-fn basic<'a>(response: &mut Reader<'a>) -> Option<&'a [u8]> {
-    let mut bytes = Reader(Reader(response.expect(0xa0)?).expect(SEQUENCE)?);
+/// The list of single responses in the bytes after the status.
+fn basic<'a>(response: &mut DerReader<'a>) -> Option<&'a [u8]> {
+    let mut bytes = DerReader(DerReader(response.expect(0xa0)?).expect(SEQUENCE)?);
     if bytes.expect(OID)? != BASIC {
         return None;
     }
-    let mut basic = Reader(Reader(bytes.expect(OCTETS)?).expect(SEQUENCE)?);
-    let mut data = Reader(basic.expect(SEQUENCE)?);
-    // The version is left out where it is the first, which is the only one.
+    let mut basic = DerReader(DerReader(bytes.expect(OCTETS)?).expect(SEQUENCE)?);
+    let mut data = DerReader(basic.expect(SEQUENCE)?);
+    // The version is omitted if it is the first, the only one.
     if data.0.first() == Some(&0xa0) {
         data.any()?;
     }
-    // The responder, by name or by key; when it answered.
+    // Skips the responder, by name or by key, and the time of production.
     data.any()?;
     data.expect(TIME)?;
     data.expect(SEQUENCE)
 }
 
-/// What the next single response is about, and what it says.
-fn single<'a>(singles: &mut Reader<'a>) -> Option<(CertId<'a>, Single)> {
-    let mut single = Reader(singles.expect(SEQUENCE)?);
-    let mut id = Reader(single.expect(SEQUENCE)?);
-    let hash = Reader(id.expect(SEQUENCE)?).expect(OID)?;
+/// Parses the next single response.
+fn single<'a>(singles: &mut DerReader<'a>) -> Option<(CertId<'a>, CertificateStatus)> {
+    let mut single = DerReader(singles.expect(SEQUENCE)?);
+    let mut id = DerReader(single.expect(SEQUENCE)?);
+    let hash = DerReader(id.expect(SEQUENCE)?).expect(OID)?;
     let (issuer, issuer_key) = (id.expect(OCTETS)?, id.expect(OCTETS)?);
     let id = CertId { hash, issuer, issuer_key, serial: id.expect(INTEGER)? };
     let (status, _) = single.any()?;
     single.expect(TIME)?;
     let next_update = match single.0.first() {
-        Some(0xa0) => Some(time(Reader(single.expect(0xa0)?).expect(TIME)?)?),
+        Some(0xa0) => Some(time(DerReader(single.expect(0xa0)?).expect(TIME)?)?),
         _ => None,
     };
-    Some((id, Single { status, next_update }))
+    Some((id, CertificateStatus { status, next_update }))
 }
 
-/// A GeneralizedTime in the one form that DER allows here: `20261122235959Z`.
+/// Parses GeneralizedTime in the only form that DER allows here: `20261122235959Z`.
 fn time(text: &[u8]) -> Option<SystemTime> {
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
     if text.len() != 14 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -176,10 +177,10 @@ fn time(text: &[u8]) -> Option<SystemTime> {
     ASN1Time::from_timestamp(seconds).ok().map(clock::from_asn1)
 }
 
-/// Reads DER, element by element.
-struct Reader<'a>(&'a [u8]);
+/// Reads DER element by element.
+struct DerReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> DerReader<'a> {
     /// The content of the next element, which must have this tag.
     fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
         let (found, content) = self.any()?;
@@ -221,16 +222,16 @@ mod tests {
 
     const SHA1: &[u8] = &[0x2b, 0x0e, 3, 2, 0x1a];
     const SHA256: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 1];
-    const OURS: Subject<'_> =
-        Subject { issuer: b"issuer", issuer_key: Some(b"its key"), serial: &[0x12, 0x67] };
+    const OURS: OcspSubject<'_> =
+        OcspSubject { issuer: b"issuer", issuer_key: Some(b"its key"), serial: &[0x12, 0x67] };
 
-    /// A response for the certificate that `OURS` is.
+    /// A response for the certificate `OURS`.
     fn response(status: u8, next_update: Option<&str>) -> Vec<u8> {
         response_by(SHA1, status, next_update)
     }
 
     fn response_by(hash: &[u8], status: u8, next_update: Option<&str>) -> Vec<u8> {
-        // One that is not known hashes nothing.
+        // An unknown algorithm hashes to nothing.
         let hashed =
             |bytes: &[u8]| algorithm(hash).map_or(Vec::new(), |hash| digest(hash, bytes).as_ref().to_vec());
         let [issuer, key] = [hashed(b"issuer"), hashed(b"its key")].map(|hash| element(OCTETS, &hash));
@@ -259,18 +260,18 @@ mod tests {
         assert!(read(response(0x82, None), OURS, end).unwrap_err().contains("does not know"));
     }
 
-    /// Two authorities may have given the same number.
+    /// Two authorities may use the same serial number.
     #[test]
     fn a_response_for_another_certificate_is_refused() {
         let others = [
-            Subject { serial: &[0x12, 0x68], ..OURS },
-            Subject { issuer: b"another", ..OURS },
-            Subject { issuer_key: Some(b"another"), ..OURS },
+            OcspSubject { serial: &[0x12, 0x68], ..OURS },
+            OcspSubject { issuer: b"another", ..OURS },
+            OcspSubject { issuer_key: Some(b"another"), ..OURS },
         ];
         for hash in [SHA1, SHA256] {
             let der = response_by(hash, GOOD, None);
             assert!(read(der.clone(), OURS, UNIX_EPOCH).is_ok());
-            assert!(read(der.clone(), Subject { issuer_key: None, ..OURS }, UNIX_EPOCH).is_ok());
+            assert!(read(der.clone(), OcspSubject { issuer_key: None, ..OURS }, UNIX_EPOCH).is_ok());
             for other in others {
                 let refused = read(der.clone(), other, UNIX_EPOCH).unwrap_err();
                 assert!(refused.contains("another certificate"), "{other:?}: {refused}");

@@ -1,9 +1,9 @@
-//! Choice of a certificate by the name and the abilities of a client.
+//! Selection of a certificate by server name and signature schemes.
 //!
-//! A [`Store`] is built once per configuration and never changes; a handshake looks into it without
-//! locks and without allocation. Names are tried exactly, then as a wildcard of one label, then the
-//! defaults are left. Of several certificates for a name the client gets the one that it can verify
-//! and that costs least to sign with: ECDSA, then Ed25519, then RSA.
+//! A [`CertificateStore`] is built once per configuration and never changes; handshakes look into it without
+//! locks and without allocation. Names are tried exactly, then as a wildcard of one label, then the defaults
+//! apply. Of several certificates for a name the client gets one that it can verify, the one cheapest to sign
+//! with: ECDSA, then Ed25519, then RSA.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,73 +15,73 @@ use rustls::SignatureScheme;
 use crate::certificate::Certificate;
 use crate::name::{MAX_NAME, lower, parent};
 
-/// The certificates of a configuration, arranged for lookup.
+/// The certificates of a configuration, indexed by name.
 #[derive(Clone, Debug, Default)]
-pub struct Store {
+pub struct CertificateStore {
     exact: HashMap<Box<str>, Candidates>,
-    /// By what follows the `*.`.
+    /// By the part after the `*.`.
     wildcard: HashMap<Box<str>, Candidates>,
     default: Candidates,
     all: Vec<Arc<Certificate>>,
 }
 
-/// A certificate on its way into a [`Store`].
+/// A certificate to be added to a [`CertificateStore`].
 #[derive(Clone, Debug)]
-pub struct Entry {
-    /// The certificate; its names are what it is found by.
+pub struct StoreEntry {
+    /// The certificate with the names that it is found by.
     pub certificate: Arc<Certificate>,
-    /// Whether it also serves clients that name no host, or one that no certificate has. Several
-    /// defaults, such as an ECDSA and an RSA one, are chosen from like the certificates of a name.
+    /// Set if the certificate also serves clients without a server name, or with an unknown one. Of several
+    /// defaults, such as an ECDSA and an RSA one, one is selected as for a name.
     pub default: bool,
 }
 
-/// What a client gets.
+/// The result of a selection.
 #[derive(Clone, Copy, Debug)]
 pub enum Pick<'a> {
-    /// This certificate.
+    /// A certificate was found.
     Found {
-        /// The certificate. If none of the name's certificates suits the client it is the first of
-        /// them, with which rustls ends the handshake with `handshake_failure`.
+        /// The certificate. If none of those for the name suits the client, it is the first of them, with
+        /// which rustls ends the handshake with `handshake_failure`.
         certificate: &'a Arc<Certificate>,
-        /// How it was found.
-        by: By,
+        /// The kind of match.
+        by: MatchKind,
     },
-    /// There is none for this name, or for no name, and no default: `unrecognized_name`
-    /// (RFC 6066 §3).
+    /// No certificate for this name, or for no name, and no default: the handshake ends with
+    /// `unrecognized_name` (RFC 6066 §3).
     NoneForName,
 }
 
-/// How a certificate was found.
+/// The kind of match of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// It has the very name.
+pub enum MatchKind {
+    /// By the exact name.
     Exact,
-    /// It has a wildcard for the name.
+    /// By a wildcard that covers the name.
     Wildcard,
-    /// It is a default.
+    /// By being a default.
     Default,
 }
 
-impl By {
+impl MatchKind {
     /// `exact`, `wildcard` or `default`, for logs.
     pub fn as_str(self) -> &'static str {
         match self {
-            By::Exact => "exact",
-            By::Wildcard => "wildcard",
-            By::Default => "default",
+            MatchKind::Exact => "exact",
+            MatchKind::Wildcard => "wildcard",
+            MatchKind::Default => "default",
         }
     }
 }
 
-/// The certificates for one name, the preferred one first.
+/// The certificates for one name, in order of preference.
 type Candidates = Vec<Arc<Certificate>>;
 
-impl Store {
-    /// Arranges certificates. Of several for one name those that are valid at `now` go first, then
-    /// the cheaper kind of key, then the later issued, then the order given.
-    pub fn new(entries: impl IntoIterator<Item = Entry>, now: SystemTime) -> Self {
-        let mut store = Store::default();
-        for Entry { certificate, default } in entries {
+impl CertificateStore {
+    /// Indexes certificates. Of several for one name, those valid at `now` come first, then the cheaper kind
+    /// of key, then the later issued, then the order given.
+    pub fn new(entries: impl IntoIterator<Item = StoreEntry>, now: SystemTime) -> Self {
+        let mut store = CertificateStore::default();
+        for StoreEntry { certificate, default } in entries {
             for name in &certificate.names {
                 let map = if name.is_wildcard() { &mut store.wildcard } else { &mut store.exact };
                 map.entry(name.host().into()).or_default().push(Arc::clone(&certificate));
@@ -93,7 +93,7 @@ impl Store {
         }
         let groups = store.exact.values_mut().chain(store.wildcard.values_mut());
         for group in groups.chain([&mut store.default]) {
-            // The sort is stable, which keeps the order given among equals.
+            // A stable sort keeps the given order among equals.
             group.sort_by_key(|certificate| {
                 (!certificate.is_valid(now), certificate.kind, Reverse(certificate.not_before))
             });
@@ -101,16 +101,16 @@ impl Store {
         store
     }
 
-    /// Selects for a client that requested `server_name`, in any case, and can verify `schemes`.
+    /// Selects for a client that sent `server_name`, in any case, and can verify `schemes`.
     ///
-    /// For TLS 1.2 `schemes` should be without those that none of the client's cipher suites can use,
-    /// as [`rustls::server::ClientHello::signature_schemes`] gives them.
+    /// For TLS 1.2, `schemes` should not include those that none of the client's cipher suites can use, as
+    /// given by [`rustls::server::ClientHello::signature_schemes`].
     pub fn pick(&self, server_name: Option<&str>, schemes: &[SignatureScheme]) -> Pick<'_> {
         let mut buffer = [0; MAX_NAME];
         let name = server_name.and_then(|name| lower(name, &mut buffer));
         let exact = name.and_then(|name| self.exact.get(name));
         let wildcard = name.and_then(parent).and_then(|parent| self.wildcard.get(parent));
-        let by_name = [(exact, By::Exact), (wildcard, By::Wildcard)];
+        let by_name = [(exact, MatchKind::Exact), (wildcard, MatchKind::Wildcard)];
         for (group, by) in by_name {
             if let Some(certificate) = group.and_then(|group| suitable(group, schemes)) {
                 return Pick::Found { certificate, by };
@@ -122,7 +122,7 @@ impl Store {
             }
         }
         match suitable(&self.default, schemes).or(self.default.first()) {
-            Some(certificate) => Pick::Found { certificate, by: By::Default },
+            Some(certificate) => Pick::Found { certificate, by: MatchKind::Default },
             None => Pick::NoneForName,
         }
     }
@@ -132,12 +132,12 @@ impl Store {
         self.all.iter()
     }
 
-    /// Whether there is no certificate at all.
+    /// Returns `true` for a store without certificates.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether there is a default.
+    /// Returns `true` if there is a default.
     pub fn has_default(&self) -> bool {
         !self.default.is_empty()
     }

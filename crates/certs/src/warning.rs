@@ -1,4 +1,4 @@
-//! What an operator should know about a certificate that is used all the same.
+//! Warnings about certificates that are used all the same.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,92 +7,92 @@ use std::time::SystemTime;
 use crate::certificate::Certificate;
 use crate::clock;
 
-/// Something wrong with a file that does not keep it from being used.
+/// A problem with a file that does not prevent its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What to know about it.
+    /// The kind of problem.
     pub concern: Concern,
 }
 
-/// What is the matter.
+/// The kind of problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Concern {
-    /// The certificate's life is over: clients will refuse it.
+    /// The certificate has expired: clients will refuse it.
     Expired {
-        /// When that was.
+        /// The end of the validity period.
         not_after: SystemTime,
     },
-    /// The certificate's life has not begun: clients will refuse it.
+    /// The certificate is not valid yet: clients will refuse it.
     NotYetValid {
-        /// When it begins.
+        /// The start of the validity period.
         not_before: SystemTime,
     },
-    /// The certificate ends soon: see [`Certificate::soon_at`].
+    /// The certificate expires soon: see [`Certificate::soon_at`].
     ExpiresSoon {
-        /// When that will be.
+        /// The end of the validity period.
         not_after: SystemTime,
     },
-    /// The key's file has permissions for its group or for everyone.
+    /// The key's file is accessible to its group or to all users.
     KeyReadable {
         /// The permission bits of the file.
         mode: u32,
     },
-    /// There is no certificate of the leaf's issuer beside it.
+    /// The certificate of the leaf's issuer is missing.
     NoIssuer {
-        /// The issuer that is named.
+        /// The issuer's distinguished name.
         issuer: String,
     },
     /// The certificate is its own issuer.
     SelfSigned,
-    /// No subjectAltName: the name is taken from the CN, which clients ignore (RFC 9525 §6.2).
+    /// The name is from the CN, without a subjectAltName; clients ignore the CN (RFC 9525 §6.2).
     CommonNameOnly {
-        /// That name.
+        /// The name in the CN.
         name: String,
     },
-    /// No name of any kind: the certificate can only be the default.
+    /// The certificate has no names: it can only be the default.
     NoNames,
     /// A name that no client can request.
     UnusableName {
-        /// That name.
+        /// The name that cannot be used.
         name: String,
     },
-    /// Certificates that are no part of the leaf's chain, and that are not sent.
+    /// Certificates outside the leaf's chain, which are not sent.
     Unused {
-        /// Their subjects.
+        /// The subjects of these certificates.
         subjects: Vec<String>,
     },
-    /// A certificate in a directory without the file of its key.
+    /// A certificate in a directory without its key.
     NoKeyBeside,
-    /// A key in a directory without the file of its certificate.
+    /// A key in a directory without its certificate.
     NoCertificateBeside,
-    /// A CA bundle that holds a private key.
+    /// A CA bundle with a private key in it.
     KeyInBundle,
-    /// An OCSP response beside a certificate that is not stapled to it.
+    /// An OCSP response beside a certificate that cannot be stapled.
     UnusableStaple {
-        /// Why not.
+        /// The reason for which it cannot be stapled.
         why: String,
     },
-    /// A revocation list for which there should be a newer one.
+    /// A revocation list with an overdue update.
     RevocationListExpired {
-        /// Whose list it is.
+        /// The issuer of the list.
         issuer: String,
-        /// When the next one was due.
+        /// The time at which the next list was due.
         next_update: SystemTime,
     },
-    /// A CA of a bundle whose life is over.
+    /// An expired CA in a bundle.
     CaExpired {
-        /// The CA's subject.
+        /// The subject of the CA.
         subject: String,
-        /// When that was.
+        /// The end of its validity period.
         not_after: SystemTime,
     },
 }
 
 impl Warning {
-    /// What is to be said of a certificate from `path` that is not valid at `now`.
+    /// The warning about a certificate from `path` that is not valid at `now`.
     #[must_use]
     pub fn of_validity(path: &Path, certificate: &Certificate, now: SystemTime) -> Option<Self> {
         let Certificate { not_before, not_after, .. } = *certificate;
@@ -113,9 +113,14 @@ impl Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        write!(f, "{path}: ")?;
-        match &self.concern {
+        write!(f, "{}: ", self.path.display())?;
+        self.concern.explain(&self.path, f)
+    }
+}
+
+impl Concern {
+    fn explain(&self, path: &Path, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Concern::Expired { not_after } => write!(
                 f,
                 "the certificate EXPIRED on {}; clients will refuse it until it is renewed",
@@ -129,18 +134,17 @@ impl fmt::Display for Warning {
             Concern::ExpiresSoon { not_after } => {
                 write!(f, "the certificate expires on {}; renew it", clock::date(*not_after))
             }
-            Concern::KeyReadable { mode } => {
-                write!(
-                    f,
-                    "users other than its owner have access to the private key (mode {mode:04o}); chmod 600 {path}"
-                )
-            }
+            Concern::KeyReadable { mode } => write!(
+                f,
+                "users other than its owner have access to the private key (mode {mode:04o}); chmod 600 {}",
+                path.display()
+            ),
             Concern::NoIssuer { issuer } => write!(
                 f,
                 "the chain ends at the leaf: append the certificate of its issuer ({issuer}), unless clients trust that issuer directly"
             ),
             Concern::SelfSigned => {
-                f.write_str("the certificate is self-signed; clients must be told to trust it")
+                f.write_str("the certificate is self-signed; clients must be configured to trust it")
             }
             Concern::CommonNameOnly { name } => write!(
                 f,

@@ -1,4 +1,4 @@
-//! The admin interface of a running proxy, as `[admin]` has it.
+//! The admin interface of a running proxy, configured by `[admin]`.
 
 use std::fs::{self, DirBuilder};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -6,19 +6,20 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use offramp_admin::{Admin, Control, Identity, Mount, Settings, Store};
+use offramp_admin::{AdminCertificate, AdminServer, Control, Mount, PageUsers, Settings, Store};
 use offramp_config::Config;
 use offramp_config::model::ListenAddress;
-use offramp_control::{Carried, Origin, Server, Socket};
+use offramp_control::{Carried, Server, Socket};
 use offramp_net::{Address, listen};
 use offramp_observe::Log;
+use offramp_process::Origin;
 
 use crate::failure::Failure;
-use crate::logs::place::Place;
+use crate::log_store::StoreTarget;
 
-/// The admin interface as a server carries it.
+/// Adapter through which a [`Server`] owns the admin interface, also across upgrades.
 struct Interface {
-    admin: Admin,
+    admin: AdminServer,
     address: Address,
     foreign: bool,
 }
@@ -45,53 +46,54 @@ impl Carried for Interface {
     }
 }
 
-/// A token that is shorter could be guessed.
-const SHORTEST_TOKEN: usize = 16;
+/// Minimum length of a token in characters; shorter ones could be guessed.
+const MIN_TOKEN: usize = 16;
 
-/// What the admin interface of a configuration needs while the process has the rights that it was started with.
-pub(crate) struct Prepared {
-    address: Where,
+/// Settings of the admin interface, read while the process still has the privileges that it was started with.
+pub(crate) struct PreparedAdmin {
+    address: ListenChoice,
     token: Option<Arc<str>>,
-    identity: Option<Arc<Identity>>,
+    users: Option<Arc<PageUsers>>,
+    identity: Option<Arc<AdminCertificate>>,
 }
 
-/// Where it listens.
-enum Where {
-    /// Nowhere.
+/// Listen address of the interface, by origin.
+enum ListenChoice {
+    /// The interface is disabled.
     Nowhere,
-    /// Where the configuration says: what stands in the way is an error.
+    /// Address from the configuration; failure to listen there is an error.
     Written(ListenAddress),
-    /// Where it does by default: what stands in the way is a warning.
+    /// Default socket; failure to listen there is a warning.
     Default(ListenAddress),
 }
 
-/// Reads the token and the certificate, and makes the directory of the socket.
+/// Reads the token, the users and the certificate, and creates the directory of the socket.
 ///
 /// # Errors
-/// A file cannot be used.
-pub(crate) fn prepare(config: &Config, origin: &Origin, log: &Log) -> Result<Prepared, Failure> {
+/// The token, the users or the certificate cannot be read, or the token is too weak.
+pub(crate) fn prepare(config: &Config, origin: &Origin, log: &Log) -> Result<PreparedAdmin, Failure> {
     let admin = &config.admin;
     let address = match (&admin.endpoint, origin) {
-        _ if !admin.enabled => Where::Nowhere,
-        (Some(endpoint), _) => Where::Written(endpoint.address.clone()),
-        (None, Origin::CommandLine) => Where::Nowhere,
+        _ if !admin.enabled => ListenChoice::Nowhere,
+        (Some(endpoint), _) => ListenChoice::Written(endpoint.address.clone()),
+        (None, Origin::CommandLine) => ListenChoice::Nowhere,
         (None, Origin::File(_)) => {
-            // Where it cannot be made, there is a warning later: that the socket cannot be.
-            let _ = config.state_dir.parent().map(fs::create_dir_all);
-            let _ = DirBuilder::new().mode(0o700).create(&config.state_dir);
-            Where::Default(ListenAddress::Unix(config.admin_socket()))
+            // Failure is reported later, when the socket cannot be created.
+            let _ = config.process.state_dir.parent().map(fs::create_dir_all);
+            let _ = DirBuilder::new().mode(0o700).create(&config.process.state_dir);
+            ListenChoice::Default(ListenAddress::Unix(config.admin_socket()))
         }
     };
     let token = match &admin.token_file {
         Some(file) if admin.enabled => {
-            let wrong = |why: &dyn std::fmt::Display| {
+            let invalid = |why: &dyn std::fmt::Display| {
                 Failure::usage(format_args!("error: [admin] token_file: {why}"))
             };
-            let token = offramp_certs::read_secret(&file.path).map_err(|error| wrong(&error))?;
-            if token.len() < SHORTEST_TOKEN || token.contains(char::is_whitespace) {
+            let token = offramp_certs::read_secret(&file.path).map_err(|error| invalid(&error))?;
+            if token.len() < MIN_TOKEN || token.contains(char::is_whitespace) {
                 let path = file.path.display();
-                let why = format!("{path} must have one word of at least {SHORTEST_TOKEN} characters");
-                return Err(wrong(&why));
+                let why = format!("{path} must have one word of at least {MIN_TOKEN} characters");
+                return Err(invalid(&why));
             }
             Some(Arc::from(token.as_str()))
         }
@@ -100,42 +102,54 @@ pub(crate) fn prepare(config: &Config, origin: &Origin, log: &Log) -> Result<Pre
     let identity = match &admin.certificate {
         Some(cert) if admin.enabled => {
             let key = admin.key.as_ref().map(|key| key.path.clone());
-            let identity = Identity::load(cert.path.clone(), key, log.clone())
+            let identity = AdminCertificate::load(cert.path.clone(), key, log.clone())
                 .map_err(|error| Failure::usage(format_args!("error: [admin] certificate: {error}")))?;
             Some(Arc::new(identity))
         }
         _ => None,
     };
-    Ok(Prepared { address, token, identity })
+    let users = match &admin.users {
+        Some(file) if admin.enabled => {
+            let users = PageUsers::load(file.path.clone(), log.clone()).map_err(|mistakes| {
+                let mistakes = mistakes.iter().map(|mistake| format!("error: [admin] users: {mistake}"));
+                Failure::usage(mistakes.collect::<Vec<_>>().join("\n"))
+            })?;
+            Some(Arc::new(users))
+        }
+        _ => None,
+    };
+    Ok(PreparedAdmin { address, token, users, identity })
 }
 
-/// Starts the admin interface, if there is to be one, for `server` to carry.
+/// Starts the admin interface if it is enabled, and hands it to `server`.
 ///
 /// # Errors
 /// The address that the configuration names cannot be listened on.
 pub(crate) fn add(
     server: &mut Server,
-    prepared: Prepared,
+    prepared: PreparedAdmin,
     config: &Config,
     log: &Log,
 ) -> Result<(), Failure> {
-    let Prepared { address, token, identity } = prepared;
+    let PreparedAdmin { address, token, users, identity } = prepared;
     let (address, written) = match &address {
-        Where::Nowhere => return Ok(()),
-        Where::Written(address) => (net(address), true),
-        Where::Default(address) => (net(address), false),
+        ListenChoice::Nowhere => return Ok(()),
+        ListenChoice::Written(address) => (net(address), true),
+        ListenChoice::Default(address) => (net(address), false),
     };
-    let store = Place::of(config).map(|place| Store { url: place.url, geoip: place.geoip });
+    let store = StoreTarget::of(config).map(|place| Store { url: place.url, geoip: place.geoip });
     let control = Some(Control::new(server.handle(), server.view()));
-    let settings = Settings { store, control, token, identity, mount: Mount::Grafana, log: log.clone() };
+    let hosts = config.admin.hosts.as_slice().into();
+    let (mount, log_of_admin) = (Mount::Grafana, log.clone());
+    let settings = Settings { store, control, token, users, hosts, identity, mount, log: log_of_admin };
     let inherited = server.inherited_socket("admin", &address);
     let foreign = inherited.as_ref().is_some_and(|socket| socket.foreign);
     let started = match inherited {
         Some(Socket { fd, .. }) if foreign || is_reachable(&address) => {
-            Admin::start_on(fd, foreign, &address, settings)
+            AdminServer::start_on(fd, foreign, &address, settings)
         }
-        Some(Socket { fd, .. }) => anew(fd, &address, settings, log),
-        None => Admin::start(&address, settings),
+        Some(Socket { fd, .. }) => rebind(fd, &address, settings, log),
+        None => AdminServer::start(&address, settings),
     };
     let admin = match started {
         Ok(admin) => admin,
@@ -151,24 +165,25 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// Whether clients come to a socket of this address: somebody may have removed its file, or its directory.
+/// Returns true if clients can reach an inherited socket: the file of a Unix socket, or its directory, may
+/// have been removed.
 fn is_reachable(address: &Address) -> bool {
     match address {
         Address::Tcp(_) => true,
-        // One that may not be asked is taken for one that others may ask.
+        // A path that cannot be inspected is assumed to be reachable.
         Address::Unix(path) => listen::is_bound(path).unwrap_or(true),
     }
 }
 
-/// Starts the interface at an address whose socket came from the process before and has no file any more: on a new
-/// socket, else on that one, which nobody finds.
-fn anew(
+/// Starts the interface when the file of an inherited socket is gone: on a new socket, else on the inherited
+/// one, which stays unreachable.
+fn rebind(
     fd: OwnedFd,
     address: &Address,
     settings: Settings,
     log: &Log,
-) -> Result<Admin, offramp_admin::Error> {
-    match Admin::start(address, settings.clone()) {
+) -> Result<AdminServer, offramp_admin::Error> {
+    match AdminServer::start(address, settings.clone()) {
         Ok(admin) => {
             log.info(
                 "the file of the admin socket was gone; it is made again",
@@ -180,17 +195,18 @@ fn anew(
             let advice = "the file of the admin socket is gone: `offramp ctl` cannot reach this process until it can be \
                           made again at an upgrade or a start";
             log.warn(advice, &[("reason", (&error).into())]);
-            Admin::start_on(fd, false, address, settings)
+            AdminServer::start_on(fd, false, address, settings)
         }
     }
 }
 
-/// Starts an interface.
+/// Starts an interface without a proxy, for `logs serve`.
 ///
 /// # Errors
 /// Its address cannot be listened on.
-pub(crate) fn start(address: &ListenAddress, settings: Settings) -> Result<Admin, Failure> {
-    Admin::start(&net(address), settings).map_err(|error| Failure::runtime(format_args!("error: {error}")))
+pub(crate) fn start(address: &ListenAddress, settings: Settings) -> Result<AdminServer, Failure> {
+    AdminServer::start(&net(address), settings)
+        .map_err(|error| Failure::runtime(format_args!("error: {error}")))
 }
 
 fn net(address: &ListenAddress) -> Address {

@@ -1,5 +1,5 @@
-//! What `to`, `serve` and `demo` say as soon as clients can connect: what to open, who can reach it, how it is served, and
-//! a line to try.
+//! The text that `to`, `serve` and `demo` print as soon as clients can connect: the URL to open, the reach of
+//! the listener, the mode, the certificate, and a command to try.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -8,35 +8,33 @@ use std::path::{Path, PathBuf};
 use offramp_config::model::{CertificateName, HostPattern};
 use offramp_net::Address;
 
-/// The content of the text.
+/// Content of the text; [`Banner::text`] renders it.
 pub(crate) struct Banner<'a> {
-    /// What is served, in words.
+    /// Target as the user named it: an address, or a directory.
     pub(crate) what: String,
-    /// Where clients come; at least one.
+    /// Listen addresses; at least one.
     pub(crate) addresses: &'a [Address],
-    /// What is done with what they send.
-    pub(crate) service: Service,
-    /// The names that the certificate is for.
+    pub(crate) service: ServiceMode,
+    /// Names in the certificate.
     pub(crate) names: Vec<CertificateName>,
-    /// Where the certificate comes from.
-    pub(crate) origin: Origin,
+    pub(crate) origin: BannerCertificate,
 }
 
-/// What is done with connections.
+/// Mode in which clients are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Service {
-    /// Bytes of any protocol are relayed; `--http` would do more for some.
+pub(crate) enum ServiceMode {
+    /// Relays bytes of any protocol; the text recommends `--http`.
     Bytes,
-    /// HTTP is understood.
+    /// Proxies HTTP to an application.
     Http,
-    /// Files are served.
+    /// Serves files of a directory.
     Files,
-    /// The application of the demo.
+    /// Relays bytes to the built-in application; `--http` does not apply.
     Demo,
 }
 
-impl Service {
-    /// The lines of the text.
+impl ServiceMode {
+    /// Description for the row `mode`, one item per line.
     fn lines(self) -> &'static [&'static str] {
         match self {
             Self::Bytes => &[
@@ -49,26 +47,24 @@ impl Service {
         }
     }
 }
-
-/// Where the certificate comes from.
-pub(crate) enum Origin {
-    /// The local CA, whose certificate this is.
+pub(crate) enum BannerCertificate {
+    /// The local CA; path of its certificate.
     LocalCa(PathBuf),
-    /// A file.
+    /// A file that the user named.
     File(PathBuf),
-    /// This authority, which is asked for it.
+    /// An ACME authority, by its name.
     Authority(String),
-    /// There is none: clients speak plain text.
+    /// No certificate: clients speak plain text.
     PlainText,
 }
 
 impl Banner<'_> {
-    /// The text, several lines.
+    /// Renders the text, which has several lines.
     pub(crate) fn text(&self) -> String {
         let list = |items: Vec<String>| items.join(", ");
         let does = match self.origin {
-            _ if self.service == Service::Files => "serves the files below",
-            Origin::PlainText => "relays plain text to",
+            _ if self.service == ServiceMode::Files => "serves the files below",
+            BannerCertificate::PlainText => "relays plain text to",
             _ => "terminates TLS for",
         };
         let mut out = format!("\nOfframp {does} {}\n\n", self.what);
@@ -100,17 +96,19 @@ impl Banner<'_> {
             }
         }
         let _ = match &self.origin {
-            Origin::LocalCa(path) => writeln!(
+            BannerCertificate::LocalCa(path) => writeln!(
                 out,
                 "  certificate  from the local CA {}\n               (how to trust it: offramp ca)",
                 path.display()
             ),
-            Origin::File(path) => writeln!(out, "  certificate  {}", path.display()),
-            Origin::Authority(name) => writeln!(
+            BannerCertificate::File(path) => writeln!(out, "  certificate  {}", path.display()),
+            BannerCertificate::Authority(name) => writeln!(
                 out,
                 "  certificate  from {name}, as soon as it is issued; until then from the local CA"
             ),
-            Origin::PlainText => writeln!(out, "  clients      speak plain text: keep this address private"),
+            BannerCertificate::PlainText => {
+                writeln!(out, "  clients      speak plain text: keep this address private")
+            }
         };
         if let Some(curl) = self.curl() {
             let _ = writeln!(out, "\n  try          {curl}");
@@ -118,7 +116,7 @@ impl Banner<'_> {
         out
     }
 
-    /// Who can connect; `None` where the file system decides.
+    /// Scope from which clients can connect; `None` for Unix sockets, where file permissions decide.
     fn reach(&self) -> Option<&'static str> {
         let mut reach = None;
         for address in self.addresses {
@@ -136,7 +134,8 @@ impl Banner<'_> {
         reach
     }
 
-    /// Whether other machines can connect, and the certificate that we make has no name by which they would.
+    /// Returns true if other machines can connect, but every name of the local CA's certificate is one of
+    /// this machine only.
     fn needs_a_name(&self) -> bool {
         let is_local = |name: &CertificateName| match name {
             CertificateName::Host(HostPattern::Exact(host)) => host.to_string() == "localhost",
@@ -147,10 +146,10 @@ impl Banner<'_> {
             Address::Tcp(address) => !address.ip().to_canonical().is_loopback(),
             Address::Unix(_) => false,
         });
-        reached && matches!(self.origin, Origin::LocalCa(_)) && self.names.iter().all(is_local)
+        reached && matches!(self.origin, BannerCertificate::LocalCa(_)) && self.names.iter().all(is_local)
     }
 
-    /// What a browser on this machine opens; `None` for a Unix socket.
+    /// URL for a browser on this machine; `None` for a Unix socket.
     fn url(&self) -> Option<String> {
         let Some(Address::Tcp(listening)) = self.addresses.first() else { return None };
         let names_this_machine = |name: &&CertificateName| match name {
@@ -168,8 +167,10 @@ impl Banner<'_> {
     /// A command that fetches the first page; `None` without an address or name to request.
     pub(crate) fn curl(&self) -> Option<String> {
         let ca = match &self.origin {
-            Origin::LocalCa(path) => format!("--cacert {} ", quoted(path)),
-            Origin::File(_) | Origin::Authority(_) | Origin::PlainText => String::new(),
+            BannerCertificate::LocalCa(path) => format!("--cacert {} ", quoted(path)),
+            BannerCertificate::File(_) | BannerCertificate::Authority(_) | BannerCertificate::PlainText => {
+                String::new()
+            }
         };
         let name = self.names.first()?;
         let host = host_of(name);
@@ -194,7 +195,7 @@ impl Banner<'_> {
     }
 }
 
-/// A name of the certificate as a URL has it.
+/// Formats a name of the certificate for a URL; a wildcard becomes its `www` subdomain.
 fn host_of(name: &CertificateName) -> String {
     match name {
         CertificateName::Ip(address) => bracketed(*address),
@@ -208,7 +209,7 @@ fn bracketed(ip: IpAddr) -> String {
     text.strip_suffix(":0").unwrap_or(&text).to_owned()
 }
 
-/// A path as one word of a shell.
+/// Quotes a path as one word for a shell.
 pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
@@ -220,7 +221,7 @@ pub(crate) fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, Banner, Origin, Service};
+    use super::{Address, Banner, BannerCertificate, ServiceMode};
 
     fn address(listening: &str) -> Address {
         match listening.strip_prefix("unix:") {
@@ -233,9 +234,9 @@ mod tests {
         Banner {
             what: "127.0.0.1:3000".to_owned(),
             addresses,
-            service: Service::Bytes,
+            service: ServiceMode::Bytes,
             names: names.iter().map(|name| name.parse().unwrap()).collect(),
-            origin: Origin::LocalCa("/a b/ca.pem".into()),
+            origin: BannerCertificate::LocalCa("/a b/ca.pem".into()),
         }
     }
 
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_open_is_a_name_of_the_certificate() {
+    fn the_url_has_a_name_of_the_certificate() {
         let open = |listening: &str, names: &[&str]| banner(&[address(listening)], names).url();
         let own = ["localhost", "127.0.0.1", "::1"];
         assert_eq!(open("127.0.0.1:8443", &own).unwrap(), "https://localhost:8443/");
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn who_can_connect_is_said() {
+    fn the_reach_of_the_listener_is_printed() {
         let said = |listening: &[&str]| {
             let addresses: Vec<_> = listening.iter().map(|text| address(text)).collect();
             banner(&addresses, &["localhost"]).reach().unwrap_or_default()
@@ -290,7 +291,8 @@ mod tests {
         assert!(!says("127.0.0.1:8443", &own) && !says("unix:/s", &own));
         assert!(!says("[::]:8443", &["localhost", "box.home.arpa"]) && !says("192.0.2.7:1", &["192.0.2.7"]));
         let addresses = [address("[::]:1")];
-        let file = Banner { origin: Origin::File("/c.pem".into()), ..banner(&addresses, &["localhost"]) };
+        let file =
+            Banner { origin: BannerCertificate::File("/c.pem".into()), ..banner(&addresses, &["localhost"]) };
         assert!(!file.text().contains("add --name"));
     }
 
@@ -300,13 +302,13 @@ mod tests {
         let mut banner = banner(&addresses, &["localhost"]);
         let text = banner.text();
         assert!(text.contains("  mode         tcp: ") && text.contains("add --http"), "{text}");
-        banner.service = Service::Http;
+        banner.service = ServiceMode::Http;
         let text = banner.text();
         assert!(text.contains("  mode         http: ") && !text.contains("--http"), "{text}");
-        banner.service = Service::Files;
+        banner.service = ServiceMode::Files;
         let text = banner.text();
         assert!(text.contains("Offramp serves the files below ") && !text.contains("--http"), "{text}");
-        banner.service = Service::Demo;
+        banner.service = ServiceMode::Demo;
         assert!(!banner.text().contains("--http"));
         for line in text.lines().filter(|line| !line.contains("curl")) {
             assert!(line.chars().count() <= 100, "{line}");
@@ -316,7 +318,8 @@ mod tests {
     #[test]
     fn a_certificate_of_ones_own_is_verified_as_ever() {
         let addresses = [address("[::]:1")];
-        let banner = Banner { origin: Origin::File("/c.pem".into()), ..banner(&addresses, &["localhost"]) };
+        let banner =
+            Banner { origin: BannerCertificate::File("/c.pem".into()), ..banner(&addresses, &["localhost"]) };
         assert_eq!(banner.curl().unwrap(), "curl https://localhost:1/");
         assert!(banner.text().contains("certificate  /c.pem\n"));
     }

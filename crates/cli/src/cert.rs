@@ -1,4 +1,4 @@
-//! `cert`: which certificates there are, and what is wrong with one.
+//! `offramp cert`: listing, inspection, orders and renewals of certificates.
 
 mod inspect;
 mod list;
@@ -6,17 +6,17 @@ mod order;
 mod renew;
 
 use crate::failure::Failure;
-use crate::flags::cert::{Cert, Command};
+use crate::flags::cert::{Cert, CertCommand};
 
-/// Does what is asked for.
+/// Runs a subcommand of `cert`.
 ///
 /// # Errors
-/// It could not be done, or something is wrong with what was looked at.
+/// The subcommand failed, or `inspect` found a fault.
 pub(crate) fn run(arguments: Cert) -> Result<(), Failure> {
     match arguments.command {
-        Command::List(arguments) => list::list(arguments),
-        Command::Inspect(arguments) => inspect::inspect(&arguments),
-        Command::Order(arguments) => order::order(*arguments),
-        Command::Renew(arguments) => renew::renew(arguments),
+        CertCommand::List(arguments) => list::list(arguments),
+        CertCommand::Inspect(arguments) => inspect::inspect(&arguments),
+        CertCommand::Order(arguments) => order::order(*arguments),
+        CertCommand::Renew(arguments) => renew::renew(arguments),
     }
 }

@@ -1,4 +1,4 @@
-//! `check`, and the reading of a configuration that `run` and `check` share.
+//! `offramp check`, and the reading of configurations, which other commands share.
 
 pub(crate) mod disk;
 
@@ -7,22 +7,22 @@ use std::time::SystemTime;
 
 use offramp_config::model::StoreUrl;
 use offramp_config::{Config, Environment, Problem, Severity, Survey};
-use offramp_control::Finding;
+use offramp_process::Finding;
 
 use crate::failure::Failure;
 use crate::flags::{Check, ConfigFile};
 use crate::surroundings::{self, print, say};
 
-/// Where a configuration is looked for if none is named.
-const PLACES: [&str; 2] = ["offramp.toml", "/etc/offramp/offramp.toml"];
+/// Default paths of the configuration, in order of preference.
+const DEFAULT_PATHS: [&str; 2] = ["offramp.toml", "/etc/offramp/offramp.toml"];
 
-/// The file that is named, or else the first of [`PLACES`] that is there.
+/// Returns the named file, else the first of [`DEFAULT_PATHS`] that exists.
 ///
 /// # Errors
-/// There is none.
+/// No file was named, and none of the defaults exists.
 pub(crate) fn find(file: ConfigFile) -> Result<PathBuf, Failure> {
     let there = |path: &PathBuf| path.try_exists().unwrap_or(true);
-    let found = file.path.or_else(|| PLACES.map(PathBuf::from).into_iter().find(there));
+    let found = file.path.or_else(|| DEFAULT_PATHS.map(PathBuf::from).into_iter().find(there));
     found.ok_or_else(|| {
         Failure::usage(
             "error: there is no configuration: neither ./offramp.toml nor /etc/offramp/offramp.toml is there\n\
@@ -31,10 +31,10 @@ pub(crate) fn find(file: ConfigFile) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Reads a configuration and tells its warnings.
+/// Reads a configuration and prints its warnings.
 ///
 /// # Errors
-/// All its mistakes, with the warnings among them, and what is wrong with the files that it names.
+/// Lists all errors of the configuration and of the files that it names, with the warnings among them.
 pub(crate) fn load(path: &Path, environment: &Environment) -> Result<Config, Failure> {
     let Survey { config, outcome } = offramp_config::survey(path, environment).map_err(Failure::usage)?;
     match outcome {
@@ -50,13 +50,18 @@ pub(crate) fn load(path: &Path, environment: &Environment) -> Result<Config, Fai
                 return Err(Failure::usage(errors));
             }
             let warnings = errors.problems().len() - errors.count();
-            Err(refused(path, errors.listed(), &found.errors, (errors.count(), warnings)))
+            Err(refused(
+                path,
+                errors.listed(),
+                &found.errors,
+                ProblemCounts { errors: errors.count(), warnings },
+            ))
         }
     }
 }
 
-/// The same for a process that takes the place of another: the failure has one line for each error, and nothing else, as the
-/// process before tells it in one line.
+/// Like [`load`], for a process that takes over from another: the failure has one line per error and nothing
+/// else, since the previous process logs it as one line.
 ///
 /// # Errors
 /// The file cannot be read, or has errors.
@@ -74,10 +79,10 @@ pub(crate) fn load_in_lines(path: &Path, environment: &Environment) -> Result<Co
     Ok(config)
 }
 
-/// Reads the configuration and everything on disk that it names, and says what is wrong.
+/// Runs `offramp check`: validates the configuration and everything on disk that it names.
 ///
 /// # Errors
-/// There is something wrong.
+/// Lists all errors.
 pub(crate) fn check(arguments: Check) -> Result<(), Failure> {
     let path = find(arguments.file)?;
     let config = load(&path, &surroundings::environment())?;
@@ -86,7 +91,7 @@ pub(crate) fn check(arguments: Check) -> Result<(), Failure> {
         say(&format!("warning: {warning}"));
     }
     if !found.errors.is_empty() {
-        return Err(refused(&path, String::new(), &found.errors, (0, 0)));
+        return Err(refused(&path, String::new(), &found.errors, ProblemCounts::default()));
     }
     if arguments.print {
         return print(printed(config).as_bytes());
@@ -94,20 +99,21 @@ pub(crate) fn check(arguments: Check) -> Result<(), Failure> {
     print(format!("{}: {}\n", path.display(), summary(&config)).as_bytes())
 }
 
-/// What stands in the way, as the mistakes of the text are told: behind `text`, which has told of so many errors and
-/// warnings.
-fn refused(
-    path: &Path,
-    mut text: String,
-    findings: &[Finding],
-    (errors, warnings): (usize, usize),
-) -> Failure {
+/// Numbers of problems in the text of a configuration.
+#[derive(Clone, Copy, Default)]
+struct ProblemCounts {
+    errors: usize,
+    warnings: usize,
+}
+
+/// Failure that lists `findings` after `text`, which holds the problems counted by `counts`.
+fn refused(path: &Path, mut text: String, findings: &[Finding], counts: ProblemCounts) -> Failure {
     for finding in findings {
         text.push_str(&format!("error: {finding}\n"));
     }
-    let mut total = count(errors + findings.len(), "error");
-    if warnings > 0 {
-        total.push_str(&format!(", {}", count(warnings, "warning")));
+    let mut total = count(counts.errors + findings.len(), "error");
+    if counts.warnings > 0 {
+        total.push_str(&format!(", {}", count(counts.warnings, "warning")));
     }
     Failure::Usage(format!("{text}\n{}: {total}", path.display()))
 }
@@ -129,10 +135,11 @@ fn summary(config: &Config) -> String {
     )
 }
 
-/// The effective configuration, to be looked at and passed on: without the password of the log store.
+/// Formats the effective configuration. The password of the log store is masked, since users pass the output
+/// on.
 fn printed(mut config: Config) -> String {
-    if let Some(masked) = config.log_store.url.as_ref().and_then(StoreUrl::masked) {
-        config.log_store.url = Some(masked);
+    if let Some(masked) = config.telemetry.log_store.url.as_ref().and_then(StoreUrl::masked) {
+        config.telemetry.log_store.url = Some(masked);
         say("note: the password in log_store.url is printed as ***");
     }
     offramp_config::print(&config)

@@ -1,7 +1,7 @@
-//! The demo: an application of our own on a Unix socket, for Offramp to stand in front of.
+//! The application behind `offramp demo`, on a Unix socket.
 //!
-//! It runs on a thread of its own with a runtime of its own, as far from the proxy as another process would
-//! be, and learns about its clients as any application could: from the PROXY header.
+//! It runs on a thread and a runtime of its own, as separate from the proxy as another process, and learns
+//! about its clients like any application: from the PROXY header.
 
 mod answer;
 mod filler;
@@ -22,20 +22,20 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// The running application. Dropping it ends it and removes its socket.
-pub(crate) struct Demo {
+/// The running application. Dropping it stops it and removes its socket.
+pub(crate) struct DemoApplication {
     directory: TempDir,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Demo {
+impl DemoApplication {
     /// Starts the application on a socket in a private directory.
     ///
     /// # Errors
-    /// There is no directory for it, or what else the system says.
+    /// The directory, the socket or the thread cannot be created.
     pub(crate) fn start() -> io::Result<Self> {
-        // Mode 0700: nobody else reaches the socket.
+        // Mode 0700: the socket is for this user only.
         let directory = tempfile::Builder::new().prefix("offramp-demo-").tempdir()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
@@ -46,20 +46,20 @@ impl Demo {
         let thread = thread::Builder::new()
             .name("demo".to_owned())
             .spawn(move || runtime.block_on(serve(listener, stopped)))?;
-        Ok(Demo { directory, stop: Some(stop), thread: Some(thread) })
+        Ok(DemoApplication { directory, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The socket.
+    /// Path of the application's socket.
     pub(crate) fn socket(&self) -> PathBuf {
         self.directory.path().join(SOCKET)
     }
 }
 
-impl Drop for Demo {
+impl Drop for DemoApplication {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // If it panicked, it has said so.
+            // The panic hook has reported a panic.
             let _ = thread.join();
         }
     }
@@ -67,7 +67,7 @@ impl Drop for Demo {
 
 const SOCKET: &str = "app.sock";
 
-/// Accepts until it is stopped; what is still being served then ends with it.
+/// Accepts connections until it is stopped, which also aborts open ones.
 async fn serve(listener: UnixListener, mut stopped: oneshot::Receiver<()>) {
     let mut connections = JoinSet::new();
     loop {
@@ -75,7 +75,7 @@ async fn serve(listener: UnixListener, mut stopped: oneshot::Receiver<()>) {
             _ = &mut stopped => return,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => drop(connections.spawn(connection(stream))),
-                // Out of descriptors, most likely: the connections that there are will end.
+                // Most likely out of descriptors, which open connections release as they end.
                 Err(_) => tokio::time::sleep(PAUSE).await,
             },
             Some(_) = connections.join_next() => {}
@@ -83,7 +83,7 @@ async fn serve(listener: UnixListener, mut stopped: oneshot::Receiver<()>) {
     }
 }
 
-/// Serves one connection. A failure ends only this connection.
+/// Serves one connection; its failure affects no other.
 async fn connection(mut stream: UnixStream) {
     let Ok(Ok(seen)) = tokio::time::timeout(HEADER_TIMEOUT, seen::read(&mut stream)).await else {
         return;
@@ -98,10 +98,10 @@ async fn connection(mut stream: UnixStream) {
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// After a failed accept.
+/// Delay after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// For a PROXY header, and for the head of each request; also how long an idle connection is kept.
+/// Timeout of the PROXY header and of each request head; also bounds the idle time of a connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The log store of a running proxy: `analytics` plugged into what `control` feeds events to.
+//! The log store of a running proxy: adapter from `analytics` to the event sink of `control`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,36 +6,44 @@ use std::sync::Arc;
 use offramp_analytics::{Background, BackgroundSettings};
 use offramp_config::model::{Anonymize, HostPattern, StoreUrl};
 use offramp_config::{At, Config};
-use offramp_control::{Error, EventStore, Finding, OpenStore, Reach, StoreFigures};
+use offramp_control::{EventStore, OpenStore, StoreFigures};
 use offramp_observe::{Log, Sampled, Tap, names};
+use offramp_process::sandbox::Reach;
+use offramp_process::{Error, Finding};
 use rustix::fs::{Access, access};
 
-use crate::logs::place::Place;
+use crate::log_store::StoreTarget;
 
-/// In the state directory: events that the store does not take for now.
+/// File in the state directory with events that the store cannot take at the moment.
 const SPOOL: &str = "log-store.spool";
 
-/// Opens the store that a configuration has.
+/// Callback that opens the store of a configuration.
 pub(crate) fn opener() -> OpenStore {
     Box::new(open)
 }
 
-/// What the store of a configuration needs. A URL that is none is refused when it is opened.
+/// Files and ports that the configured store needs inside the sandbox. An invalid URL needs nothing here;
+/// opening it reports the error.
 pub(crate) fn reach(config: &Config) -> Reach {
-    let needs = config.log_store.url.as_ref().and_then(|url| offramp_analytics::needs(&url.to_string()).ok());
+    let needs = config
+        .telemetry
+        .log_store
+        .url
+        .as_ref()
+        .and_then(|url| offramp_analytics::needs(&url.to_string()).ok());
     let (files, port) = needs.unwrap_or_default();
     Reach { files, ports: port.into_iter().collect(), ..Reach::default() }
 }
 
-struct Open {
+struct PreparedStore {
     background: Background,
     spool_limit: u64,
 }
 
-impl EventStore for Open {
+impl EventStore for PreparedStore {
     fn tap(&self, config: &Config) -> Box<dyn Tap> {
-        let tap = self.background.tap(config.access_log.anonymize == Anonymize::Ip);
-        Box::new(match Named::of(config) {
+        let tap = self.background.tap(config.telemetry.access_log.anonymize == Anonymize::Ip);
+        Box::new(match RoutedHosts::of(config) {
             Some(named) => tap.keeping_hosts(move |host| named.has(host)),
             None => tap,
         })
@@ -66,15 +74,15 @@ impl EventStore for Open {
     }
 }
 
-/// The hosts that routes name. Clients can request any number of others.
-struct Named {
+/// Hosts that routes name. Other hosts are not kept, since clients can request any number of them.
+struct RoutedHosts {
     exact: HashSet<Vec<u8>>,
-    /// What follows the first label of a wildcard.
+    /// Domains of wildcards, without the first label.
     parents: HashSet<Vec<u8>>,
 }
 
-impl Named {
-    /// `None` if no route names a host: then every host counts.
+impl RoutedHosts {
+    /// Collects the hosts of all routes; `None` if no route names a host, so that every host is kept.
     fn of(config: &Config) -> Option<Self> {
         let mut named = Self { exact: HashSet::new(), parents: HashSet::new() };
         for host in config.routes.iter().flat_map(|route| &route.hosts) {
@@ -96,41 +104,43 @@ impl Named {
 }
 
 fn open(config: &Config, log: &Log) -> Result<Option<Box<dyn EventStore>>, Error> {
-    let (Some(url), Some(place)) = (&config.log_store.url, Place::of(config)) else { return Ok(None) };
+    let (Some(url), Some(place)) = (&config.telemetry.log_store.url, StoreTarget::of(config)) else {
+        return Ok(None);
+    };
     let refused =
         |text: String| Error::from(vec![Finding { at: At::NOWHERE, text: format!("[log_store] {text}") }]);
     if let StoreUrl::Sqlite(file) = url
         && let Some(folder) = file.path.parent()
         && let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK)
     {
-        // It would never come right by itself, as it does where the store is locked, full or away.
+        // This never recovers by itself, unlike a store that is locked, full or unreachable.
         return Err(refused(format!(
             "cannot be used: the user that Offramp runs as cannot make files in {}: {error}",
             folder.display()
         )));
     }
-    let teller = log.clone();
+    let notice_log = log.clone();
     let settings = BackgroundSettings {
         url: place.url,
         options: place.options,
-        spool: config.state_dir.join(SPOOL),
-        spool_limit: config.log_store.spool.bytes(),
+        spool: config.process.state_dir.join(SPOOL),
+        spool_limit: config.telemetry.log_store.spool.bytes(),
         notify: Box::new(move |notice| {
             let fields = [("state", notice.into())];
             if notice.is_problem() {
-                teller.warn("log store", &fields);
+                notice_log.warn("log store", &fields);
             } else {
-                teller.info("log store", &fields);
+                notice_log.info("log store", &fields);
             }
         }),
     };
     log.info("log store", &[("where", (&shown(url)).into())]);
     let background =
         Background::start(settings).map_err(|error| refused(format!("cannot be used: {error}")))?;
-    Ok(Some(Box::new(Open { background, spool_limit: config.log_store.spool.bytes() })))
+    Ok(Some(Box::new(PreparedStore { background, spool_limit: config.telemetry.log_store.spool.bytes() })))
 }
 
-/// The URL of the store without user and password.
+/// Location of the store without user and password, for the log.
 fn shown(url: &StoreUrl) -> String {
     match url {
         StoreUrl::Sqlite(file) => file.path.display().to_string(),
@@ -157,9 +167,9 @@ mod tests {
             let environment = offramp_config::Environment::default();
             offramp_config::parse(&text, "/offramp.toml", &environment).unwrap().0
         };
-        assert!(Named::of(&config(&[""])).is_none(), "any host is meant");
+        assert!(RoutedHosts::of(&config(&[""])).is_none(), "any host is meant");
         let hosts = ["host = \"a.test\"\n", "host = \"*.b.test\"\n", ""];
-        let named = Named::of(&config(&hosts)).unwrap();
+        let named = RoutedHosts::of(&config(&hosts)).unwrap();
         for host in ["a.test", "A.TEST", "any.b.test"] {
             assert!(named.has(host.as_bytes()), "{host}");
         }

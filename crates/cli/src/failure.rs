@@ -1,9 +1,8 @@
-//! Why a command failed, and the exit code that says so.
+//! Errors of commands, and their exit codes.
 
 use std::fmt;
-use std::process::ExitCode;
 
-/// Why a command failed. The text may have several lines.
+/// Reason for which a command failed. The text may have several lines.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The command line or the configuration is wrong; nothing was started.
@@ -13,21 +12,30 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// A wrong command line or configuration.
+    /// Creates a failure for a wrong command line or configuration.
     pub(crate) fn usage(why: impl fmt::Display) -> Self {
         Failure::Usage(why.to_string())
     }
 
-    /// A failure at run time.
+    /// Creates a failure at run time.
     pub(crate) fn runtime(why: impl fmt::Display) -> Self {
         Failure::Runtime(why.to_string())
     }
 
-    /// The exit code, as `--help` has it.
-    pub(crate) fn code(&self) -> ExitCode {
+    /// Converts an error of the log store. A wrong URL or query is a usage failure.
+    pub(crate) fn of_store(error: &offramp_analytics::Error) -> Self {
+        let text = format!("error: {error}");
+        match error {
+            offramp_analytics::Error::Url(_) | offramp_analytics::Error::Question(_) => Failure::Usage(text),
+            _ => Failure::Runtime(text),
+        }
+    }
+
+    /// Exit code, as documented in `--help`.
+    pub(crate) fn code(&self) -> u8 {
         match self {
-            Failure::Runtime(_) => ExitCode::from(1),
-            Failure::Usage(_) => ExitCode::from(2),
+            Failure::Runtime(_) => 1,
+            Failure::Usage(_) => 2,
         }
     }
 }

@@ -1,31 +1,29 @@
-//! `--listen` and `--public`: where `to` and `demo` listen, and who can connect.
+//! `--listen` and `--public`: the listen addresses of `to`, `serve` and `demo`.
 //!
-//! The configuration language knows addresses alone. Here a port is enough, and it means this machine: who tries
-//! something out should not find it open to the network.
+//! The configuration file takes only full addresses. Here a port is enough and means this machine: a first
+//! experiment should not be open to the network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use offramp_config::model::ListenAddress;
 
-use crate::flags::Listening;
-
-/// What `--listen` says.
+/// The value of `--listen`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ListenArgument {
     /// A port, for this machine alone unless it is made public: `8443`, `:8443`, `localhost:8443`.
     Here(u16),
-    /// An address that was written out.
+    /// A full address, or the path of a Unix socket.
     At(ListenAddress),
 }
 
-impl Place {
-    /// What holds where nothing is said.
+impl ListenArgument {
+    /// Default of the option.
     pub(crate) const DEFAULT: Self = Self::Here(8443);
 
-    /// Reads the value of `--listen`.
+    /// Parses the value of `--listen`.
     ///
     /// # Errors
-    /// What is wrong and what to write instead, in one line.
+    /// Says what is wrong and what to write instead, in one line.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let port = match text.rsplit_once(':') {
@@ -42,8 +40,9 @@ impl Place {
             None if text.eq_ignore_ascii_case("localhost") => Err("add the port: localhost:8443".to_owned()),
             None => match text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
                 Some(path) => {
-                    // The socket stays the same, and messages name it, wherever the process is.
-                    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+                    // An absolute path stays valid if the process changes its directory, and is clear in
+                    // messages.
+                    let path = offramp_config::absolute(path).map_err(|error| error.to_string())?;
                     Self::address(&format!("unix:{}", path.display()))
                 }
                 None => Self::address(text),
@@ -55,7 +54,33 @@ impl Place {
         text.parse().map(Self::At).map_err(|problem: offramp_config::Problem| problem.to_string())
     }
 
-    /// The same, on another port or beside the same Unix socket: for a message, quoted for a shell.
+    /// Resolves the argument to addresses. `public` admits other machines; `has_ipv6` means that this machine
+    /// has `::1`.
+    ///
+    /// # Errors
+    /// The address contradicts `public`.
+    pub(crate) fn addresses(&self, public: bool, has_ipv6: bool) -> Result<Vec<ListenAddress>, String> {
+        let ip = |ip: IpAddr, port| ListenAddress::Ip(SocketAddr::new(ip, port));
+        match (self, public) {
+            (Self::Here(port), true) => Ok(vec![ip(Ipv6Addr::UNSPECIFIED.into(), *port)]),
+            // With port 0, two addresses would get different ports.
+            (Self::Here(0), false) => Ok(vec![ip(Ipv4Addr::LOCALHOST.into(), 0)]),
+            (Self::Here(port), false) => {
+                let six = has_ipv6.then(|| ip(Ipv6Addr::LOCALHOST.into(), *port));
+                Ok(std::iter::once(ip(Ipv4Addr::LOCALHOST.into(), *port)).chain(six).collect())
+            }
+            (Self::At(ListenAddress::Ip(address)), true) if address.ip().to_canonical().is_loopback() => {
+                Err(format!("error: {address} is this machine only; omit --public or --listen"))
+            }
+            (Self::At(ListenAddress::Unix(_)), true) => {
+                Err("error: a Unix socket cannot be public; omit --public or --listen".to_owned())
+            }
+            (Self::At(address), _) => Ok(vec![address.clone()]),
+        }
+    }
+
+    /// Suggests an alternative for an address in use: another port, or a socket beside it, quoted for a
+    /// shell.
     pub(crate) fn another(&self) -> String {
         let other = |port: u16| if port == OTHER_PORT { OTHER_PORT + 1 } else { OTHER_PORT };
         match self {
@@ -70,42 +95,15 @@ impl Place {
     }
 }
 
-impl Listening {
-    /// The addresses. `has_ipv6`: this machine has `::1`.
-    ///
-    /// # Errors
-    /// The options contradict each other.
-    pub(crate) fn addresses(&self, has_ipv6: bool) -> Result<Vec<ListenAddress>, String> {
-        let ip = |ip: IpAddr, port| ListenAddress::Ip(SocketAddr::new(ip, port));
-        match (&self.listen, self.public) {
-            (Place::Here(port), true) => Ok(vec![ip(Ipv6Addr::UNSPECIFIED.into(), *port)]),
-            // Two addresses would get two ports.
-            (Place::Here(0), false) => Ok(vec![ip(Ipv4Addr::LOCALHOST.into(), 0)]),
-            (Place::Here(port), false) => {
-                let six = has_ipv6.then(|| ip(Ipv6Addr::LOCALHOST.into(), *port));
-                Ok(std::iter::once(ip(Ipv4Addr::LOCALHOST.into(), *port)).chain(six).collect())
-            }
-            (Place::At(ListenAddress::Ip(address)), true) if address.ip().to_canonical().is_loopback() => {
-                Err(format!("error: {address} is this machine only; omit --public or --listen"))
-            }
-            (Place::At(ListenAddress::Unix(_)), true) => {
-                Err("error: a Unix socket cannot be public; omit --public or --listen".to_owned())
-            }
-            (Place::At(address), _) => Ok(vec![address.clone()]),
-        }
-    }
-}
-
-/// A port that needs no privileges and is easily remembered beside 8443.
+/// Suggested port: unprivileged, and easily remembered beside 8443.
 const OTHER_PORT: u16 = 9443;
 
 #[cfg(test)]
 mod tests {
-    use super::{Listening, Place};
+    use super::ListenArgument;
 
     fn addresses(listen: &str, public: bool, has_ipv6: bool) -> Result<Vec<String>, String> {
-        let listening = Listening { listen: Place::parse(listen)?, public };
-        let addresses = listening.addresses(has_ipv6)?;
+        let addresses = ListenArgument::parse(listen)?.addresses(public, has_ipv6)?;
         Ok(addresses.iter().map(ToString::to_string).collect())
     }
 
@@ -130,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_way_out() {
+    fn invalid_values_are_refused_with_advice() {
         for (text, public, remedy) in [
             ("127.0.0.1:8443", true, "omit --public"),
             ("[::1]:8443", true, "omit --public"),
@@ -150,7 +148,7 @@ mod tests {
 
     #[test]
     fn another_port_is_another() {
-        let other = |text: &str| Place::parse(text).unwrap().another();
+        let other = |text: &str| ListenArgument::parse(text).unwrap().another();
         assert_eq!(other("8443"), "9443");
         assert_eq!(other("localhost:9443"), "9444");
         assert_eq!(other("[::]:8443"), "'[::]:9443'");

@@ -1,57 +1,47 @@
-//! `offramp logs`: access logs into the store, and questions to it, also Grafana's.
+//! `offramp logs`: import of access logs into the log store, and queries, also for Grafana.
 
 mod ask;
 mod ingest;
-pub(crate) mod place;
 mod progress;
 mod serve;
 mod sink;
 mod tail;
-pub(crate) mod when;
 
 use std::time::SystemTime;
 
-use offramp_analytics::{Error, Writer};
+use offramp_analytics::Writer;
 
 use crate::failure::Failure;
-use crate::flags::logs::{Command, Logs, Tidy};
+use crate::flags::logs::{Logs, LogsCommand, Tidy};
+use crate::log_store::StoreTarget;
 use crate::surroundings::say;
 
-use place::Place;
-
-/// Does what `offramp logs …` says.
+/// Runs a subcommand of `logs`.
 ///
 /// # Errors
-/// It could not be done.
+/// The arguments make no sense, or the store failed.
 pub(crate) fn run(arguments: Logs) -> Result<(), Failure> {
     match arguments.command {
-        Command::Ingest(arguments) => ingest::run(arguments),
-        Command::Top(arguments) => ask::top(arguments),
-        Command::Traffic(arguments) => ask::traffic(arguments),
-        Command::Visitors(arguments) => ask::visitors(arguments),
-        Command::Compare(arguments) => ask::compare(arguments),
-        Command::Tail(arguments) => tail::run(arguments),
-        Command::Search(arguments) => ask::search(arguments),
-        Command::Query(arguments) => ask::query(arguments),
-        Command::Serve(arguments) => serve::run(arguments),
-        Command::Tidy(arguments) => tidy(arguments),
+        LogsCommand::Ingest(arguments) => ingest::run(arguments),
+        LogsCommand::Top(arguments) => ask::top(arguments),
+        LogsCommand::Traffic(arguments) => ask::traffic(arguments),
+        LogsCommand::Visitors(arguments) => ask::visitors(arguments),
+        LogsCommand::Compare(arguments) => ask::compare(arguments),
+        LogsCommand::Tail(arguments) => tail::run(arguments),
+        LogsCommand::Search(arguments) => ask::search(arguments),
+        LogsCommand::Query(arguments) => ask::query(arguments),
+        LogsCommand::Serve(arguments) => serve::run(arguments),
+        LogsCommand::Tidy(arguments) => tidy(arguments),
     }
 }
 
 fn tidy(arguments: Tidy) -> Result<(), Failure> {
-    let place = Place::find(arguments.store)?;
+    let place = StoreTarget::find(arguments.store)?;
     let mut options = place.options;
     options.retention = arguments.retention.or(options.retention);
     options.rollup_retention = arguments.rollup_retention.or(options.rollup_retention);
-    let mut writer = Writer::open(&place.url, &options).map_err(|error| failure(&error))?;
-    writer.finish(SystemTime::now()).map_err(|error| failure(&error))?;
+    let mut writer = Writer::open(&place.url, &options).map_err(|error| Failure::of_store(&error))?;
+    writer.finish(SystemTime::now()).map_err(|error| Failure::of_store(&error))?;
     say("the store is tidy");
     Ok(())
-}
-
-/// Whose the fault is.
-fn failure(error: &Error) -> Failure {
-    let is_usage = matches!(error, Error::Url(_) | Error::Question(_));
-    let text = format!("error: {error}");
-    if is_usage { Failure::Usage(text) } else { Failure::Runtime(text) }
 }

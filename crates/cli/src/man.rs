@@ -1,6 +1,9 @@
-//! The man page, made from the command line's declaration and the table of [`help`](crate::help).
+//! The man pages: offramp(1), generated from the declaration of the command line and the table of [`help`](crate::help), and
+//! offramp.toml(5), see [`configuration`].
 //!
-//! One page for all commands: what a person looks for is found by searching it.
+//! There is one page for all commands, so that it can be searched.
+
+pub(crate) mod configuration;
 
 use std::io::{self, Write};
 
@@ -11,10 +14,10 @@ use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
 use crate::help::SECTIONS;
 
-/// Writes the page as roff.
+/// Writes the page in roff format.
 ///
 /// # Errors
-/// What `out` says.
+/// Errors of `out`.
 pub(crate) fn write(command: Command, out: &mut dyn Write) -> io::Result<()> {
     let mut command = command;
     command.build();
@@ -37,11 +40,18 @@ pub(crate) fn write(command: Command, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     roff.control("SH", ["SEE ALSO"]);
-    roff.text([bold("curl"), roman("(1), "), bold("systemd.service"), roman("(5)")]);
+    roff.text([
+        bold("offramp.toml"),
+        roman("(5), "),
+        bold("curl"),
+        roman("(1), "),
+        bold("systemd.service"),
+        roman("(5)"),
+    ]);
     roff.to_writer(out)
 }
 
-/// A command, called `name` with those above it, and the commands below it.
+/// Renders a command and its subcommands; `name` includes the parents.
 fn subcommand(roff: &mut Roff, command: &Command, name: &str) {
     let mut synopsis = vec![bold(format!("offramp {name}"))];
     let below = || command.get_subcommands().filter(|below| below.get_name() != "help");
@@ -76,11 +86,11 @@ fn subcommand(roff: &mut Roff, command: &Command, name: &str) {
     }
 }
 
-fn is_help(argument: &Arg) -> bool {
+pub(crate) fn is_help(argument: &Arg) -> bool {
     matches!(argument.get_id().as_str(), "help" | "version")
 }
 
-/// An option or positional as it is typed.
+/// Renders an option or positional as it is typed.
 fn usage(argument: &Arg) -> Vec<Inline> {
     let mut words = Vec::new();
     if let Some(short) = argument.get_short() {
@@ -98,13 +108,13 @@ fn usage(argument: &Arg) -> Vec<Inline> {
     words
 }
 
-fn value_name(argument: &Arg) -> String {
+pub(crate) fn value_name(argument: &Arg) -> String {
     let names: Vec<&str> = argument.get_value_names().unwrap_or_default().iter().map(Str::as_str).collect();
     if names.is_empty() { argument.get_id().as_str().to_uppercase() } else { names.join(" ") }
 }
 
-/// Possible values and default, as `--help` adds them.
-fn details(argument: &Arg) -> String {
+/// Possible values and default, in the format of `--help`.
+pub(crate) fn details(argument: &Arg) -> String {
     let mut details = String::new();
     let values: Vec<String> =
         argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();

@@ -1,13 +1,13 @@
-//! `offramp password`: the line of a user for `basic_auth`.
+//! `offramp password`: prints the line of a user for a `basic_auth` file.
 
 use crate::failure::Failure;
 use crate::flags::Password;
 use crate::surroundings::{self, print};
 
-/// Reads a password and prints the line of the user.
+/// Reads a password, twice on a terminal, and prints the line of the user.
 ///
 /// # Errors
-/// There is no password, two that differ, or a name that no line can have.
+/// The password is missing or differs when repeated, or the name is not allowed in a line.
 pub(crate) fn run(arguments: &Password) -> Result<(), Failure> {
     let failed =
         |error: std::io::Error| Failure::runtime(format_args!("error: cannot read the password: {error}"));

@@ -1,7 +1,7 @@
-//! The configuration of one application, or one directory of files, without a configuration file: as `to`, `serve` and
-//! `demo` have it.
+//! Configurations of one application, or one directory of files, without a configuration file: for `to`,
+//! `serve` and `demo`.
 //!
-//! It is an ordinary [`Config`], made in code: what a file could not say, neither can the command line.
+//! The result is an ordinary [`Config`]: the command line can express nothing that a file cannot.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,55 +9,53 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use offramp_config::model::{
-    AccessFormat, AcmeCertificate, Authority, Backend, Certificate, CertificateName, CertificateSource,
-    DefaultRole, DirectoryUrl, FilePath, HostName, HostPattern, KeyType, ListenAddress, Listener, Listeners,
-    Mode, Name, ProxyV2, Redirect, RedirectTo, Relay, RelayTarget, Route, SendProxy, Server, ServerAddress,
-    ServerTls, StaticFiles, StoreUrl, Target, Verify, Workers, not_issuable,
+    AccessFormat, AcmeAuthority, AcmeCertificate, AcmeKeyType, BackendConfig, BackendServer,
+    CertificateConfig, CertificateName, CertificateSource, DefaultRole, DirectoryUrl, FilePath, HostName,
+    HostPattern, ListenAddress, ListenerConfig, Listeners, Mode, Name, ProxyProtocolHeader, ProxyV2,
+    RedirectResponse, RedirectTo, RelayConfig, RelayTarget, RouteConfig, RouteTarget, ServerAddress,
+    ServerTls, StaticFiles, StoreUrl, Verify, Workers, not_issuable,
 };
 use offramp_config::{At, Config, Environment};
 
-use crate::flags::{Identity, ProxyVersion, Serve, To};
+use crate::flags::{CertificateOptions, ProxyProtocolVersion, Serve, To};
 use crate::target::ServerSpeaks;
 
-/// Where the answers to clients come from.
+/// Origin of the responses that clients get.
 pub(crate) enum Answers {
-    /// From an application.
+    /// Bytes or requests are relayed to an application.
     Application {
-        /// Where it is.
+        /// Address of the application.
         server: ServerAddress,
-        /// How TLS is spoken to it, if at all.
+        /// TLS settings for the application, if it speaks TLS.
         tls: Option<ServerTls>,
-        /// The PROXY header for it.
-        send_proxy: Option<SendProxy>,
+        /// PROXY header to send to it, if any.
+        send_proxy: Option<ProxyProtocolHeader>,
     },
-    /// From files.
+    /// Files of a directory are served.
     Files(StaticFiles),
 }
 
-/// What the command line says about one application or directory.
+/// Settings of the command line for one application or directory.
 pub(crate) struct Single {
-    /// Where the answers come from.
     pub(crate) answers: Answers,
-    /// Where clients come.
+    /// Addresses of the main listener.
     pub(crate) listen: Vec<ListenAddress>,
-    /// What is done with connections.
+    /// Mode of the main listener.
     pub(crate) mode: Mode,
-    /// Where the certificate comes from; `None`: clients speak plain text.
+    /// Source of the certificate; `None` if clients speak plain text.
     pub(crate) certificate: Option<CertificateSource>,
-    /// Who is asked for it, if an authority is.
-    pub(crate) authority: Option<Authority>,
-    /// Where browsers that come without TLS are sent to it.
+    /// ACME authority that issues the certificate, if one does.
+    pub(crate) authority: Option<AcmeAuthority>,
+    /// Listen address of the redirect to https.
     pub(crate) redirect: Option<ListenAddress>,
-    /// Worker threads.
     pub(crate) workers: Workers,
-    /// How events are written to standard output.
+    /// Format of events on standard output.
     pub(crate) events: AccessFormat,
-    /// The log store.
     pub(crate) log_store: Option<StoreUrl>,
 }
 
 impl Single {
-    /// What `to` was told; `listen` is what its `--listen` and `--public` mean.
+    /// Settings of `offramp to`; `listen` is the result of `--listen` and `--public`.
     pub(crate) fn to(arguments: To, listen: Vec<ListenAddress>, events: AccessFormat) -> io::Result<Self> {
         let (certificate, authority) = match arguments.no_tls {
             true => (None, None),
@@ -93,8 +91,8 @@ impl Single {
                 server: arguments.target.address,
                 tls: server_tls,
                 send_proxy: arguments.send_proxy.map(|version| match version {
-                    ProxyVersion::V1 => SendProxy::V1,
-                    ProxyVersion::V2 => SendProxy::V2(ProxyV2::default()),
+                    ProxyProtocolVersion::V1 => ProxyProtocolHeader::V1,
+                    ProxyProtocolVersion::V2 => ProxyProtocolHeader::V2(ProxyV2::default()),
                 }),
             },
             listen,
@@ -108,7 +106,7 @@ impl Single {
         })
     }
 
-    /// What `serve` was told; `listen` is what its `--listen` and `--public` mean.
+    /// Settings of `offramp serve`; `listen` is the result of `--listen` and `--public`.
     pub(crate) fn serve(
         arguments: Serve,
         listen: Vec<ListenAddress>,
@@ -132,49 +130,53 @@ impl Single {
         })
     }
 
-    /// The configuration.
+    /// Converts the settings to a configuration.
     pub(crate) fn config(self, environment: &Environment) -> Config {
         let mut config = Config::for_environment(environment);
         let target = match self.answers {
-            Answers::Files(files) => Target::Files(files),
+            Answers::Files(files) => RouteTarget::Files(files),
             Answers::Application { server, tls, send_proxy } => {
                 let to = match tls {
                     None => RelayTarget::Server(server),
                     Some(tls) if tls == ServerTls::default() => RelayTarget::TlsServer(server),
                     Some(tls) => {
-                        let backend = Backend::new(Name::default(), vec![Server::new(server)]);
-                        config.backends = vec![Backend { tls: Some(tls), ..backend }];
+                        let backend = BackendConfig::new(Name::default(), vec![BackendServer::new(server)]);
+                        config.backends = vec![BackendConfig { tls: Some(tls), ..backend }];
                         RelayTarget::Backend(Name::default())
                     }
                 };
-                Target::Relay(Relay { send_proxy, ..Relay::new(to) })
+                RouteTarget::Relay(RelayConfig { send_proxy, ..RelayConfig::new(to) })
             }
         };
-        // Nobody who tries it out, with a load test or behind a balancer, is to meet a limit of clients: one may have
-        // them all.
+        // A load test, or a balancer in front, has one address: one client may have all connections.
         config.limits.connections_per_client = config.limits.connections;
-        config.workers = self.workers;
-        config.access_log.format = self.events;
-        config.log_store.url = self.log_store;
+        config.process.workers = self.workers;
+        config.telemetry.access_log.format = self.events;
+        config.telemetry.log_store.url = self.log_store;
         let tls = self.certificate.is_some();
-        let certificate = |source| Certificate { source, default: DefaultRole::Always, at: At::NOWHERE };
+        let certificate =
+            |source| CertificateConfig { source, default: DefaultRole::Always, at: At::NOWHERE };
         config.certificates = self.certificate.into_iter().map(certificate).collect();
-        config.listeners =
-            vec![Listener { addresses: self.listen, mode: self.mode, tls, ..Listener::default() }];
-        config.routes = vec![Route::to(target)];
+        config.listeners = vec![ListenerConfig {
+            addresses: self.listen,
+            mode: self.mode,
+            tls,
+            ..ListenerConfig::default()
+        }];
+        config.routes = vec![RouteConfig::to(target)];
         config.authorities = self.authority.into_iter().collect();
         if let Some(address) = self.redirect {
-            let plain = Listener {
-                // A name of letters.
+            let plain = ListenerConfig {
+                // The name is valid, so the default is never used.
                 name: PLAIN.parse().unwrap_or_default(),
                 addresses: vec![address],
                 mode: Mode::Http,
                 tls: false,
-                ..Listener::default()
+                ..ListenerConfig::default()
             };
-            let redirect = Redirect::permanent(RedirectTo::Https);
+            let redirect = RedirectResponse::permanent(RedirectTo::Https);
             let listeners = Listeners::Named(vec![plain.name.clone()]);
-            config.routes.push(Route { listeners, ..Route::to(Target::Redirect(redirect)) });
+            config.routes.push(RouteConfig { listeners, ..RouteConfig::to(RouteTarget::Redirect(redirect)) });
             config.routes[0].listeners = Listeners::Named(vec![config.listeners[0].name.clone()]);
             config.listeners.push(plain);
         }
@@ -182,29 +184,29 @@ impl Single {
     }
 }
 
-/// The listener of browsers that come without TLS.
+/// Name of the listener that redirects to https.
 const PLAIN: &str = "plain";
 
 fn absolute(path: PathBuf) -> io::Result<FilePath> {
-    std::path::absolute(path).map(FilePath::new)
+    offramp_config::absolute(path).map(FilePath::new)
 }
 
 fn workers(count: Option<u16>) -> Workers {
     count.and_then(NonZeroU16::new).map_or(Workers::Auto, Workers::Count)
 }
 
-/// Where the certificate comes from, and the authority that is asked for it.
+/// Source of the certificate, and its ACME authority.
 fn certificate(
-    identity: Identity,
+    identity: CertificateOptions,
     listen: &[ListenAddress],
-) -> io::Result<(CertificateSource, Option<Authority>)> {
-    let authority = identity.acme.map(|email| asked(email, identity.acme_directory));
+) -> io::Result<(CertificateSource, Option<AcmeAuthority>)> {
+    let authority = identity.acme.map(|email| acme_authority(email, identity.acme_directory));
     let mut authority = authority.transpose()?;
     if let (Some(authority), Some(ca)) = (&mut authority, identity.acme_ca) {
         authority.ca = Some(absolute(ca)?);
     }
     let source = match identity.cert {
-        _ if authority.is_some() => obtained(&identity.name, authority.as_ref())?,
+        _ if authority.is_some() => acme_source(&identity.name, authority.as_ref())?,
         Some(cert) => CertificateSource::Files {
             cert: absolute(cert)?,
             key: identity.key.map(absolute).transpose()?,
@@ -216,19 +218,22 @@ fn certificate(
     Ok((source, authority))
 }
 
-/// The authority that `--acme` and `--acme-directory` name.
-fn asked(email: String, directory: Option<DirectoryUrl>) -> io::Result<Authority> {
+/// ACME authority of `--acme` and `--acme-directory`.
+fn acme_authority(email: String, directory: Option<DirectoryUrl>) -> io::Result<AcmeAuthority> {
     let named = |name: &str| name.parse::<Name>().map_err(|problem| io::Error::other(problem.to_string()));
     let authority = match directory {
-        Some(directory) => Some(Authority::new(named("authority")?, directory)),
-        None => Authority::well_known(&named("letsencrypt")?),
+        Some(directory) => Some(AcmeAuthority::new(named("authority")?, directory)),
+        None => AcmeAuthority::well_known(&named("letsencrypt")?),
     };
     let authority = authority.ok_or_else(|| io::Error::other("there is no such authority"))?;
-    Ok(Authority { email: Some(email), ..authority })
+    Ok(AcmeAuthority { email: Some(email), ..authority })
 }
 
-/// The certificate for `--name`, which an authority is asked for.
-fn obtained(names: &[CertificateName], authority: Option<&Authority>) -> io::Result<CertificateSource> {
+/// Source of an ACME certificate for the names of `--name`.
+fn acme_source(
+    names: &[CertificateName],
+    authority: Option<&AcmeAuthority>,
+) -> io::Result<CertificateSource> {
     let public = authority.is_none_or(|authority| authority.ca.is_none());
     let mut hosts = Vec::new();
     for name in names {
@@ -248,7 +253,7 @@ fn obtained(names: &[CertificateName], authority: Option<&Authority>) -> io::Res
         }
     }
     let authorities = authority.iter().map(|authority| authority.name.clone()).collect();
-    let (names, key_type) = (hosts, KeyType::P256);
+    let (names, key_type) = (hosts, AcmeKeyType::P256);
     Ok(CertificateSource::Acme(AcmeCertificate {
         authorities,
         names,
@@ -258,8 +263,8 @@ fn obtained(names: &[CertificateName], authority: Option<&Authority>) -> io::Res
     }))
 }
 
-/// A certificate from the local CA for this machine's names for itself, and the addresses that are listened
-/// on where they are particular ones.
+/// Source of a certificate from the local CA, for the loopback names of this machine and the specific
+/// addresses in `listen`.
 pub(crate) fn local(listen: &[ListenAddress]) -> CertificateSource {
     let localhost = HostPattern::Exact(HostName::localhost());
     let mut names = vec![
@@ -289,11 +294,11 @@ mod tests {
         let events = offramp_config::model::AccessFormat::Json;
         match Cli::parse_from(line.split(' ')).command {
             Command::To(to) => {
-                let listen = to.listening.addresses(true).unwrap();
+                let listen = to.listening.listen.addresses(to.listening.public, true).unwrap();
                 Single::to(to, listen, events)
             }
             Command::Serve(serve) => {
-                let listen = serve.listening.addresses(true).unwrap();
+                let listen = serve.listening.listen.addresses(serve.listening.public, true).unwrap();
                 Single::serve(serve, listen, events)
             }
             _ => unreachable!(),

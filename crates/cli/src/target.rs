@@ -1,32 +1,32 @@
-//! TARGET of `offramp to`: what a server's address may be on the command line, and what to write instead of
-//! what people try first.
+//! Values of arguments that are parsed strictly: TARGET of `offramp to`, with advice for common mistakes, and
+//! the values of other options.
 //!
-//! The configuration language knows `host:port` and `unix:PATH`; a port alone means this machine here.
+//! The configuration file takes `host:port` and `unix:PATH`; here a port alone means this machine.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use offramp_config::model::{DirectoryUrl, FilePath, Preamble, ServerAddress, StoreUrl, contact};
+use offramp_config::model::{DirectoryUrl, FilePath, PreambleProtocol, ServerAddress, StoreUrl, contact};
 
-/// Where `to` leads.
+/// TARGET of `offramp to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    /// The server.
+pub(crate) struct ServerTarget {
+    /// Address of the server.
     pub(crate) address: ServerAddress,
-    /// Whether it speaks TLS, and how it is asked for it.
+    /// Start of TLS with the server.
     pub(crate) tls: ServerSpeaks,
 }
 
-/// How TLS begins with a server.
+/// Start of TLS with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerSpeaks {
-    /// It does not.
+    /// The server speaks plain text.
     Plain,
-    /// With the connection: `tls://` was written before the address.
+    /// TLS starts with the connection: `tls://` precedes the address.
     Tls,
-    /// When it was asked for: `postgres+tls://` was written.
-    TlsAfter(Preamble),
+    /// TLS starts after a request of the protocol: `postgres+tls://` precedes the address.
+    TlsAfter(PreambleProtocol),
 }
 
 impl ServerSpeaks {
@@ -34,26 +34,26 @@ impl ServerSpeaks {
         match self {
             Self::Plain => "",
             Self::Tls => "tls://",
-            Self::TlsAfter(Preamble::Postgres) => "postgres+tls://",
+            Self::TlsAfter(PreambleProtocol::Postgres) => "postgres+tls://",
         }
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for ServerTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.tls.scheme(), self.address)
     }
 }
 
-/// Reads a TARGET.
+/// Parses a TARGET.
 ///
 /// # Errors
-/// What is wrong and what to write instead, in one line.
-pub(crate) fn target(text: &str) -> Result<Target, String> {
-    let with_tls = [ServerSpeaks::Tls, ServerSpeaks::TlsAfter(Preamble::Postgres)];
+/// Says what is wrong and what to write instead, in one line.
+pub(crate) fn target(text: &str) -> Result<ServerTarget, String> {
+    let with_tls = [ServerSpeaks::Tls, ServerSpeaks::TlsAfter(PreambleProtocol::Postgres)];
     let found = with_tls.into_iter().find_map(|tls| Some((tls, text.strip_prefix(tls.scheme())?)));
     let Some((tls, address)) = found else {
-        return Ok(Target { address: parse(text)?, tls: ServerSpeaks::Plain });
+        return Ok(ServerTarget { address: parse(text)?, tls: ServerSpeaks::Plain });
     };
     match parse(address)? {
         ServerAddress::Unix(_) => Err(format!(
@@ -61,11 +61,11 @@ pub(crate) fn target(text: &str) -> Result<Target, String> {
                  in a configuration file",
             tls.scheme()
         )),
-        address => Ok(Target { address, tls }),
+        address => Ok(ServerTarget { address, tls }),
     }
 }
 
-/// Reads the address of a server.
+/// Parses the address of a server.
 fn parse(text: &str) -> Result<ServerAddress, String> {
     if let Some(port) = bare_port(text) {
         return match port.parse() {
@@ -82,8 +82,8 @@ fn parse(text: &str) -> Result<ServerAddress, String> {
         return Err(format!("for a Unix socket write unix:{text}"));
     }
     if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
-        // The socket stays the same, and messages name it, wherever the process is.
-        let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+        // An absolute path stays valid if the process changes its directory, and is clear in messages.
+        let path = offramp_config::absolute(path).map_err(|error| error.to_string())?;
         return read(&format!("unix:{}", path.display()));
     }
     if text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
@@ -99,56 +99,56 @@ fn read(text: &str) -> Result<ServerAddress, String> {
     text.parse().map_err(|problem: offramp_config::Problem| problem.to_string())
 }
 
-/// The digits of `3000` and `:3000`.
+/// Port of `3000` or `:3000`, as digits.
 fn bare_port(text: &str) -> Option<&str> {
     let digits = text.strip_prefix(':').unwrap_or(text);
     (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(digits)
 }
 
-/// Reads the value of `--acme`.
+/// Parses the value of `--acme`.
 ///
 /// # Errors
-/// It is no e-mail address.
+/// The text is no e-mail address.
 pub(crate) fn email(text: &str) -> Result<String, String> {
     contact(text).map_err(|problem| problem.to_string())
 }
 
-/// Reads the value of `--acme-directory`.
+/// Parses the value of `--acme-directory`.
 ///
 /// # Errors
-/// It is no URL of a directory.
+/// The text is no URL of an ACME directory.
 pub(crate) fn directory(text: &str) -> Result<DirectoryUrl, String> {
     text.parse().map_err(|problem: offramp_config::Problem| problem.to_string())
 }
 
-/// Reads the value of `--fallback`: a path below the directory that is served, with or without the slash at its front.
+/// Parses the value of `--fallback`: a path below the served directory, with or without a leading slash.
 ///
 /// # Errors
-/// It leads to no file there.
+/// The path leaves the directory, or names no file.
 pub(crate) fn fallback(text: &str) -> Result<String, String> {
     let path = format!("/{}", text.strip_prefix('/').unwrap_or(text));
     let wrong = |_| "write the path of a file below DIR: /index.html".to_owned();
     offramp_config::model::fallback(&path).map_err(wrong)
 }
 
-/// Reads the name of a host or a wildcard.
+/// Parses a host name or a wildcard.
 ///
 /// # Errors
-/// It is none.
+/// The text is no such name.
 pub(crate) fn host(text: &str) -> Result<String, String> {
     let parsed = text.parse::<offramp_config::model::HostPattern>();
     parsed.map(|host| host.to_string()).map_err(|problem| problem.to_string())
 }
 
-/// Reads the name of a host, or a domain.
+/// Parses the name of a host or a domain.
 ///
 /// # Errors
-/// It is none.
+/// The text is no such name.
 pub(crate) fn host_name(text: &str) -> Result<offramp_config::model::HostName, String> {
     text.parse().map_err(|problem: offramp_config::Problem| problem.to_string())
 }
 
-/// What to write instead of a URL.
+/// Message that suggests an address instead of a URL.
 fn url(scheme: &str, rest: &str) -> String {
     if scheme == "unix" {
         return format!("for a Unix socket write unix:{rest}");
@@ -171,8 +171,8 @@ fn url(scheme: &str, rest: &str) -> String {
     format!("write {address} instead of a URL: {why}")
 }
 
-/// The path of a Unix socket that does not exist, which is worth a word at start. Not an error: the
-/// application may come later.
+/// Returns the path of a Unix socket that does not exist, for a hint at start. This is no error: the
+/// application may start later.
 pub(crate) fn missing_socket(target: &ServerAddress) -> Option<&Path> {
     match target {
         ServerAddress::Unix(path) if !path.exists() => Some(path),
@@ -180,13 +180,13 @@ pub(crate) fn missing_socket(target: &ServerAddress) -> Option<&Path> {
     }
 }
 
-/// The URL of a log store; a relative path is one from here.
+/// Parses the URL of a log store; a relative path starts at the working directory.
 pub(crate) fn store(text: &str) -> Result<StoreUrl, String> {
     offramp_analytics::check_url(text).map_err(|error| error.to_string())?;
     match text.strip_prefix("sqlite:") {
         Some(":memory:") => Err("a store in memory cannot be queried later; name a file".to_owned()),
         Some(path) => {
-            let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+            let path = offramp_config::absolute(path).map_err(|error| error.to_string())?;
             Ok(StoreUrl::Sqlite(FilePath::new(path)))
         }
         None => Ok(StoreUrl::Postgres(text.to_owned())),

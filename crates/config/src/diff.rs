@@ -1,10 +1,11 @@
-//! What is different between two configurations.
+//! Differences between two configurations.
 //!
-//! One generic difference of keyed lists, used for everything. The law: the old without what went and with what
-//! came is the new. Listeners and backends are told apart by their names, plain values by their keys,
-//! certificates by what they are made of, and routes by what they match.
+//! One generic difference of keyed lists serves everything. The law: the old list without the removed items
+//! and with the added ones is the new list. Listeners and backends are identified by name, plain values by
+//! key, certificates by their source, and routes by their conditions.
 
 mod detail;
+mod places;
 mod restart;
 
 use std::collections::BTreeMap;
@@ -13,38 +14,38 @@ use std::fmt;
 use crate::keys::{self, Key};
 use crate::model::figures::without_password;
 use crate::model::{
-    Authority, Backend, Certificate, CertificateSource, Config, Listener, Listeners, Name, Route,
-    SharedSection,
+    AcmeAuthority, BackendConfig, CertificateConfig, CertificateSource, Config, ListenerConfig, Listeners,
+    Name, NotifyConfig, RouteConfig, SharedSection,
 };
 use crate::print::shared_sections;
-use crate::settings::{BINDINGS, Scalar};
+use crate::settings::Scalar;
 
 use detail::Described;
 
 pub use restart::keep_until_restart;
 
-/// An item that is recognised by a key when its content changes.
+/// An item with an identity that survives changes of its content.
 pub trait Keyed: Clone + PartialEq {
-    /// What it is recognised by. Several items of a list may share a key: the first is then compared to
-    /// the first, the second to the second.
+    /// The identity. If several items share a key, the first is compared with the first, the second with the
+    /// second.
     type Key: Clone + Ord;
 
-    /// The key of this item.
+    /// The identity of this item.
     fn key(&self) -> Self::Key;
 }
 
-/// What happens to one item.
+/// The change of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change<T> {
-    /// It is new.
+pub enum ItemChange<T> {
+    /// The item was added.
     Added(T),
-    /// It is gone; this is what it was.
+    /// The item, which was removed.
     Removed(T),
-    /// Its content is another.
+    /// The content of the item changed.
     Replaced {
-        /// What it was.
+        /// The item before the change.
         old: T,
-        /// What it is.
+        /// The item after the change.
         new: T,
     },
 }
@@ -52,22 +53,22 @@ pub enum Change<T> {
 /// The difference of two lists of keyed items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListDiff<T: Keyed> {
-    changes: BTreeMap<(T::Key, usize), Change<T>>,
-    /// Whether the order is not that of the old list with what is new at its end.
+    changes: BTreeMap<(T::Key, usize), ItemChange<T>>,
+    /// Set unless the order is that of the old list followed by the added items.
     reordered: bool,
 }
 
 impl<T: Keyed> ListDiff<T> {
-    /// What makes `new` of `old`.
+    /// The difference that leads from `old` to `new`.
     pub fn between(old: &[T], new: &[T]) -> Self {
         let before = index(old);
         let after = index(new);
         let mut changes = BTreeMap::new();
         for (key, was) in &before {
             let change = match after.get(key) {
-                None => Change::Removed(old[*was].clone()),
+                None => ItemChange::Removed(old[*was].clone()),
                 Some(is) if old[*was] != new[*is] => {
-                    Change::Replaced { old: old[*was].clone(), new: new[*is].clone() }
+                    ItemChange::Replaced { old: old[*was].clone(), new: new[*is].clone() }
                 }
                 Some(_) => continue,
             };
@@ -75,7 +76,7 @@ impl<T: Keyed> ListDiff<T> {
         }
         for (key, is) in &after {
             if !before.contains_key(key) {
-                changes.insert(key.clone(), Change::Added(new[*is].clone()));
+                changes.insert(key.clone(), ItemChange::Added(new[*is].clone()));
             }
         }
         let kept = ordered_keys(old).into_iter().filter(|key| after.contains_key(key));
@@ -84,23 +85,23 @@ impl<T: Keyed> ListDiff<T> {
         ListDiff { changes, reordered }
     }
 
-    /// The changes of items; a change of order alone has none.
-    pub fn changes(&self) -> impl Iterator<Item = &Change<T>> {
+    /// The changes of items; a mere change of order has none.
+    pub fn changes(&self) -> impl Iterator<Item = &ItemChange<T>> {
         self.changes.values()
     }
 
-    /// Whether the order changed otherwise than by additions at the end.
+    /// Returns `true` if the order changed other than by additions at the end.
     pub fn reordered(&self) -> bool {
         self.reordered
     }
 
-    /// Whether the lists are equal.
+    /// Returns `true` if the lists are equal.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && !self.reordered
     }
 }
 
-/// The keys of the items in their order, each with the count of equal ones before it.
+/// The keys of the items in order, each with the number of equal ones before it.
 fn ordered_keys<T: Keyed>(items: &[T]) -> Vec<(T::Key, usize)> {
     let mut seen = BTreeMap::new();
     let number = |item: &T| {
@@ -116,15 +117,20 @@ fn index<T: Keyed>(items: &[T]) -> BTreeMap<(T::Key, usize), usize> {
 
 /// The value of one plain key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct SettingValue {
     path: &'static str,
     value: Option<Scalar>,
 }
 
-impl Setting {
-    /// The row of the key; `None` never occurs for settings made by [`ConfigDiff::between`].
+impl SettingValue {
+    /// The row of the key in the table; always present for settings from [`ConfigDiff::between`].
     pub fn row(&self) -> Option<&'static Key> {
         keys::find(self.path)
+    }
+
+    /// The value; `None` where the key is absent.
+    pub(crate) fn value(&self) -> Option<&Scalar> {
+        self.value.as_ref()
     }
 
     /// The path of the key, such as `limits.connections`.
@@ -133,8 +139,8 @@ impl Setting {
     }
 }
 
-impl fmt::Display for Setting {
-    /// The value as it is written in TOML, without a password, or `(absent)`.
+impl fmt::Display for SettingValue {
+    /// The value in TOML, without a password, or `(absent)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
             Some(Scalar::Text(url)) if self.path == "log_store.url" => {
@@ -146,7 +152,7 @@ impl fmt::Display for Setting {
     }
 }
 
-impl Keyed for Setting {
+impl Keyed for SettingValue {
     type Key = &'static str;
 
     fn key(&self) -> &'static str {
@@ -154,7 +160,7 @@ impl Keyed for Setting {
     }
 }
 
-impl Keyed for Listener {
+impl Keyed for ListenerConfig {
     type Key = Name;
 
     fn key(&self) -> Name {
@@ -162,7 +168,7 @@ impl Keyed for Listener {
     }
 }
 
-impl Keyed for Authority {
+impl Keyed for AcmeAuthority {
     type Key = Name;
 
     fn key(&self) -> Name {
@@ -170,7 +176,7 @@ impl Keyed for Authority {
     }
 }
 
-impl Keyed for Backend {
+impl Keyed for NotifyConfig {
     type Key = Name;
 
     fn key(&self) -> Name {
@@ -178,7 +184,15 @@ impl Keyed for Backend {
     }
 }
 
-impl Keyed for Certificate {
+impl Keyed for BackendConfig {
+    type Key = Name;
+
+    fn key(&self) -> Name {
+        self.name.clone()
+    }
+}
+
+impl Keyed for CertificateConfig {
     type Key = String;
 
     fn key(&self) -> String {
@@ -209,7 +223,7 @@ impl Keyed for SharedSection {
     }
 }
 
-impl Keyed for Route {
+impl Keyed for RouteConfig {
     type Key = String;
 
     fn key(&self) -> String {
@@ -226,31 +240,34 @@ impl Keyed for Route {
     }
 }
 
-/// The difference of two configurations. Printed, it is one line for each item that comes or goes, and for each key or
-/// server of an item that changes.
+/// The difference of two configurations. Printed, it has one line per added or removed item, and per changed
+/// key or server of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigDiff {
-    /// Plain values.
-    pub settings: ListDiff<Setting>,
-    /// Certificates.
-    pub certificates: ListDiff<Certificate>,
-    /// Authorities.
-    pub authorities: ListDiff<Authority>,
-    /// Listeners.
-    pub listeners: ListDiff<Listener>,
-    /// What routes share.
+    /// Differences of plain values.
+    pub settings: ListDiff<SettingValue>,
+    /// Differences of receivers of notifications, identified by name.
+    pub notify: ListDiff<NotifyConfig>,
+    /// Differences of certificates, identified by source.
+    pub certificates: ListDiff<CertificateConfig>,
+    /// Differences of ACME authorities.
+    pub authorities: ListDiff<AcmeAuthority>,
+    /// Differences of listeners, identified by name.
+    pub listeners: ListDiff<ListenerConfig>,
+    /// Differences of shared settings.
     pub shared: ListDiff<SharedSection>,
-    /// Routes.
-    pub routes: ListDiff<Route>,
-    /// Backends.
-    pub backends: ListDiff<Backend>,
+    /// Differences of routes, identified by their conditions.
+    pub routes: ListDiff<RouteConfig>,
+    /// Differences of backends, identified by name.
+    pub backends: ListDiff<BackendConfig>,
 }
 
 impl ConfigDiff {
-    /// What makes `new` of `old`.
+    /// The difference that leads from `old` to `new`.
     pub fn between(old: &Config, new: &Config) -> Self {
         ConfigDiff {
             settings: ListDiff::between(&settings(old), &settings(new)),
+            notify: ListDiff::between(&old.telemetry.notify, &new.telemetry.notify),
             certificates: ListDiff::between(&old.certificates, &new.certificates),
             authorities: ListDiff::between(&old.authorities, &new.authorities),
             listeners: ListDiff::between(&old.listeners, &new.listeners),
@@ -260,9 +277,10 @@ impl ConfigDiff {
         }
     }
 
-    /// Whether the configurations mean the same.
+    /// Returns `true` if the configurations are equivalent.
     pub fn is_empty(&self) -> bool {
         self.settings.is_empty()
+            && self.notify.is_empty()
             && self.certificates.is_empty()
             && self.authorities.is_empty()
             && self.listeners.is_empty()
@@ -272,17 +290,20 @@ impl ConfigDiff {
     }
 }
 
-fn settings(config: &Config) -> Vec<Setting> {
-    BINDINGS.iter().map(|binding| Setting { path: binding.path, value: (binding.get)(config) }).collect()
+fn settings(config: &Config) -> Vec<SettingValue> {
+    keys::settings()
+        .map(|(key, binding)| SettingValue { path: key.path, value: (binding.get)(config) })
+        .collect()
 }
 
 impl fmt::Display for ConfigDiff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for change in self.settings.changes() {
-            if let Change::Replaced { old, new } = change {
+            if let ItemChange::Replaced { old, new } = change {
                 writeln!(f, "{}: {old} -> {new}", new.path)?;
             }
         }
+        lines(f, &self.notify, "notifications")?;
         lines(f, &self.certificates, "certificates")?;
         lines(f, &self.authorities, "authorities")?;
         lines(f, &self.listeners, "listeners")?;
@@ -295,9 +316,9 @@ impl fmt::Display for ConfigDiff {
 fn lines<T: Described>(f: &mut fmt::Formatter<'_>, diff: &ListDiff<T>, kind: &str) -> fmt::Result {
     for change in diff.changes() {
         match change {
-            Change::Added(item) => writeln!(f, "{}: added", item.label())?,
-            Change::Removed(item) => writeln!(f, "{}: removed", item.label())?,
-            Change::Replaced { old, new } => {
+            ItemChange::Added(item) => writeln!(f, "{}: added", item.label())?,
+            ItemChange::Removed(item) => writeln!(f, "{}: removed", item.label())?,
+            ItemChange::Replaced { old, new } => {
                 let label = new.label();
                 for line in detail::lines(old, new) {
                     writeln!(f, "{label}: {line}")?;

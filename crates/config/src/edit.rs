@@ -1,154 +1,169 @@
-//! Changes of single items in the text of a configuration. Comments, order and everything else stay as they are.
+//! Edits of single items in the text of a configuration. Comments, order and everything else stay.
 //!
-//! An edit knows nothing of meanings: its result is a text, which is parsed and checked like any other. Which item is
-//! meant follows from the configuration that the text stands for.
+//! Edits are purely textual: the result is parsed and checked like any other text. The configuration that the
+//! text stands for identifies the item.
 
 use std::fmt;
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item as Toml, Table, TableLike, Value};
 
-use crate::model::{Config, Listeners, Route, ServerState, Weight};
+use crate::model::{Config, Listeners, RouteConfig, ServerState, Weight};
 use crate::print::print;
 use crate::suggest::nearest;
+use lines::LineEnds;
 
+mod between;
+mod lines;
+mod meeting;
 mod place;
+mod restart;
 mod servers;
 mod text;
 
-/// What the text of the configuration in force is called, after an edit, in messages and as an origin.
+pub use meeting::EditMeeting;
+
+/// The name of an edited text in messages and origins.
 pub const EDITED: &str = "admin API";
 
-/// A kind of item that has a name.
+/// A kind of item with names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// `[[listener]]`.
+    /// A `[[listener]]`, named by its key `name`.
     Listener,
-    /// `[[route]]`, called by what it matches: [`Route::name`](crate::model::Route::name).
+    /// A `[[route]]`, named by its conditions: [`RouteConfig::name`](crate::model::RouteConfig::name).
     Route,
-    /// `[backend.NAME]`.
+    /// A `[backend.NAME]` section.
     Backend,
-    /// `[[certificate]]`, called by its files or names: [`Certificate::name`](crate::model::Certificate::name).
+    /// A `[[certificate]]`, named by its files or names:
+    /// [`CertificateConfig::name`](crate::model::CertificateConfig::name).
     Certificate,
 }
 
-/// One change.
+/// One change of a configuration's text.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// Adds an item at the end of those of its kind. A backend must not be there yet.
+    /// Adds an item after those of its kind. A backend of this name must not exist.
     Add {
-        /// Its kind.
+        /// The kind of the item.
         item: Item,
-        /// The name of a backend; others have theirs in the table.
+        /// The name of a backend; other kinds have it in the table.
         name: String,
-        /// Its keys.
+        /// The keys of the item.
         table: Table,
     },
     /// Replaces the keys of an item.
     Replace {
-        /// Its kind.
+        /// The kind of the item.
         item: Item,
-        /// Its name.
+        /// The name of the item.
         name: String,
-        /// Its keys.
+        /// The new keys of the item.
         table: Table,
     },
-    /// Sets some keys of an item, and takes others away.
+    /// Sets some keys of an item, and removes others.
     Change {
-        /// Its kind.
+        /// The kind of the item.
         item: Item,
-        /// Its name.
+        /// The name of the item.
         name: String,
-        /// The keys that are set.
+        /// The keys to set.
         table: Table,
-        /// The keys that go.
+        /// The keys to remove.
         without: Vec<String>,
     },
-    /// Removes an item.
+    /// Removes an item that nothing refers to.
     Remove {
-        /// Its kind.
+        /// The kind of the item.
         item: Item,
-        /// Its name.
+        /// The name of the item.
         name: String,
     },
     /// Changes one server of a backend.
     Server {
-        /// The backend.
+        /// The name of the backend.
         backend: String,
-        /// The server's address, as it is written there.
+        /// The server's address, as written there.
         server: String,
-        /// What changes.
+        /// The change of the server.
         change: ServerEdit,
     },
-    /// Sets a key of a section that is written once.
+    /// Sets a key of a section that occurs once.
     Set {
-        /// The section.
+        /// The name of the section.
         section: &'static str,
-        /// The key in it.
+        /// The key within the section.
         key: &'static str,
-        /// Its value.
+        /// The value of the key.
         value: String,
+    },
+    /// Sets a plain key, or removes it.
+    Setting {
+        /// The path of the key, such as `limits.connections`.
+        path: &'static str,
+        /// The value in TOML; `None` removes the key.
+        value: Option<String>,
     },
 }
 
 /// A change of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerEdit {
-    /// Adds it: the address, and what may stand behind it.
+    /// Adds the server, by its address and optional attributes.
     Add,
-    /// Removes it.
+    /// Removes the server from the backend.
     Remove,
-    /// Changes its state or its share; what is `None` stays.
+    /// Changes state or weight; `None` keeps the present one.
     Change {
-        /// The state.
+        /// The new administrative state.
         state: Option<ServerState>,
-        /// The share.
+        /// The new share of the connections.
         weight: Option<Weight>,
     },
 }
 
-/// Why an edit cannot be made.
+/// The reason for which an edit is impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditError {
-    /// There is no item of that name.
+    /// There is no item of this name.
     Unknown {
-        /// What is missing: `route`, `backend`, `listener`, `certificate`, `server`.
+        /// The kind: `route`, `backend`, `listener`, `certificate`, `server`.
         kind: &'static str,
-        /// The name that was asked for.
+        /// The name that was requested.
         name: String,
-        /// The name of an item that may be meant.
+        /// The most similar existing name.
         nearest: Option<String>,
     },
-    /// There is one of that name.
+    /// An item of this name exists already.
     Exists {
-        /// What.
+        /// The kind of the item.
         kind: &'static str,
-        /// Its name.
+        /// The name of the item.
         name: String,
     },
-    /// Several items have that name.
+    /// Several items have this name.
     Ambiguous {
-        /// What.
+        /// The kind of the items.
         kind: &'static str,
-        /// Their name.
+        /// The name that they share.
         name: String,
     },
-    /// Others name it, and cannot be without it.
+    /// The item is in use.
     InUse {
-        /// What.
+        /// The kind of the item.
         kind: &'static str,
-        /// Its name.
+        /// The name of the item.
         name: String,
-        /// The routes that name it.
+        /// The routes that refer to the item.
         routes: Vec<String>,
     },
-    /// It is written in another file, which this one includes.
+    /// The item is in another file, which this one includes.
     Elsewhere {
-        /// Its name.
+        /// The name of the item.
         name: String,
-        /// That file; empty: it is written nowhere, but implied.
+        /// The path of that file; empty for an implied item, which is in no file.
         file: String,
     },
-    /// It is written in a form that edits do not know, such as an inline table.
+    /// The item is written in an unsupported form, such as an inline table.
     Form(String),
 }
 
@@ -186,11 +201,11 @@ impl fmt::Display for EditError {
 
 impl std::error::Error for EditError {}
 
-/// How many routes a message names that use something.
+/// The number of routes that a message about an item in use lists.
 const MOST_USERS: usize = 5;
 
 impl Item {
-    /// The word for people, and for paths.
+    /// The word for the kind, in messages and paths.
     pub fn word(self) -> &'static str {
         match self {
             Self::Listener => "listener",
@@ -200,7 +215,7 @@ impl Item {
         }
     }
 
-    /// The names of the items of this kind in a configuration, with the file where each is written.
+    /// The names of the items of this kind, with the file of each.
     fn names(self, config: &Config) -> Vec<(String, String)> {
         let file =
             |at: &crate::At| at.place().map(|place| place.file.as_ref().to_owned()).unwrap_or_default();
@@ -216,7 +231,7 @@ impl Item {
         }
     }
 
-    /// Where the item of that name is among those of the file.
+    /// The index of the named item among those of the file.
     fn find(self, config: &Config, file: &str, name: &str) -> Result<usize, EditError> {
         let names = self.names(config);
         let mut named = names.iter().filter(|(other, _)| other == name);
@@ -240,26 +255,26 @@ fn unknown<'n>(kind: &'static str, name: &str, known: impl Iterator<Item = &'n s
 }
 
 impl Edit {
-    /// The text of a configuration that edits are made in: everything that is not implied.
+    /// The text for edits: everything that is not implied.
     pub fn text_of(config: &Config) -> String {
         print(&config.without_implied())
     }
 
-    /// Makes the change in `text`, which `config` was read from; `file` is what the text is called there.
+    /// Applies the edit to `text`, from which `config` was parsed; `file` is the name of the text there.
     ///
     /// # Errors
-    /// The item is not in the text, or in a form that is not known.
+    /// The item is not in the text, or in an unsupported form.
     pub fn apply(&self, text: &str, config: &Config, file: &str) -> Result<String, EditError> {
         let mut document = read(text)?;
         self.apply_to(&mut document, config, file)?;
-        Ok(document.to_string())
+        Ok(LineEnds::of(text).apply(document.to_string()))
     }
 
-    /// Makes changes in `text` one after the other, until one needs to know what those before it have made: what they lead
-    /// to has to be read for that. Gives the text, and how many were made; at least one of several.
+    /// Applies edits to `text` in order, until one depends on the result of an earlier one, which must be
+    /// parsed first. Returns the text, and the number applied; at least one of several.
     ///
     /// # Errors
-    /// As [`Edit::apply`], with the position of the change that cannot be made.
+    /// Those of [`Edit::apply`], with the index of the edit that is impossible.
     pub fn apply_some(
         edits: &[&Edit],
         text: &str,
@@ -275,22 +290,22 @@ impl Edit {
             edit.apply_to(&mut document, config, file).map_err(|error| (made, error))?;
             made += 1;
         }
-        Ok((document.to_string(), made))
+        Ok((LineEnds::of(text).apply(document.to_string()), made))
     }
 
-    /// Whether `later` cannot find what it is about by the configuration before this change.
+    /// Returns `true` if `later` cannot find its item by the configuration before this edit.
     fn leads_elsewhere(&self, later: &Self) -> bool {
         let looks_at = |item: Item| match later {
-            // It is put at the end, whatever there is.
+            // Added at the end, whatever exists.
             Self::Add { item: added, .. } => *added == Item::Backend && item == Item::Backend,
             Self::Replace { item: other, .. } | Self::Change { item: other, .. } => *other == item,
-            // What routes use is not removed.
+            // Items in use are not removed.
             Self::Remove { item: other, .. } => *other == item || item == Item::Route,
             Self::Server { .. } => item == Item::Backend,
-            Self::Set { .. } => false,
+            Self::Set { .. } | Self::Setting { .. } => false,
         };
         match self {
-            // Certificates may be called by the hosts of routes.
+            // Certificates may be named by the hosts of routes.
             Self::Add { item, .. }
             | Self::Replace { item, .. }
             | Self::Change { item, .. }
@@ -300,7 +315,7 @@ impl Edit {
             Self::Server { change: ServerEdit::Add | ServerEdit::Remove, backend, .. } => {
                 matches!(later, Self::Server { backend: other, .. } if other == backend)
             }
-            Self::Server { .. } | Self::Set { .. } => false,
+            Self::Server { .. } | Self::Set { .. } | Self::Setting { .. } => false,
         }
     }
 
@@ -330,17 +345,37 @@ impl Edit {
                 let inner = inner.as_table_like_mut().ok_or_else(|| form(section))?;
                 set(inner, key, Toml::Value(Value::from(value.as_str())));
             }
+            Self::Setting { path, value } => set_plain(document, path, value.as_deref())?,
         }
         Ok(())
     }
+}
+
+/// Sets a plain key to a value in TOML, or removes it.
+fn set_plain(document: &mut DocumentMut, path: &str, value: Option<&str>) -> Result<(), EditError> {
+    let (section, key) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut table: &mut dyn TableLike = document.as_table_mut();
+    for name in section.split('.').filter(|name| !name.is_empty()) {
+        let inner = table.entry(name).or_insert_with(|| Toml::Table(Table::new()));
+        table = inner.as_table_like_mut().ok_or_else(|| form(section))?;
+    }
+    match value {
+        Some(value) => {
+            let value: Value =
+                value.parse().map_err(|_| EditError::Form(format!("`{path}` has no such value")))?;
+            set(table, key, Toml::Value(value.decorated(" ", "")));
+        }
+        None => drop(table.remove(key)),
+    }
+    Ok(())
 }
 
 fn read(text: &str) -> Result<DocumentMut, EditError> {
     text.parse().map_err(|error: toml_edit::TomlError| EditError::Form(error.to_string()))
 }
 
-/// What is said of a text that an edit has made, in words that lead to what it is about: `in line N` becomes the item in
-/// that line, with its place in the file where `config`, which is in force, has it.
+/// Rewrites a message about an edited text: `in line N` becomes the item in that line, with its place in the
+/// file of `config`, the configuration in force.
 pub fn without_lines(said: &str, text: &str, config: &Config) -> String {
     let mut out = String::new();
     let mut rest = said;
@@ -354,7 +389,7 @@ pub fn without_lines(said: &str, text: &str, config: &Config) -> String {
     out + rest
 }
 
-/// The item that a line (from 1) of a text belongs to that an edit has made.
+/// The item in a line (from 1) of an edited text.
 pub fn item_at(text: &str, line: usize, config: &Config) -> Option<String> {
     place::item_at(text, line, config)
 }
@@ -426,7 +461,7 @@ fn remove(document: &mut DocumentMut, item: Item, at: usize, name: &str) -> Resu
     Ok(())
 }
 
-/// Gives `old` the keys of `new`; those that stay keep their comments.
+/// Gives `old` the keys of `new`; keys in both keep their comments.
 fn replace(old: &mut dyn TableLike, new: &Table) {
     let gone: Vec<String> =
         old.iter().map(|(key, _)| key.to_owned()).filter(|key| !new.contains_key(key)).collect();
@@ -438,7 +473,7 @@ fn replace(old: &mut dyn TableLike, new: &Table) {
     }
 }
 
-/// Gives an item these keys beside those that it has, and takes others away.
+/// Sets keys of an item, and removes others.
 fn change(old: &mut dyn TableLike, new: &Table, without: &[String]) {
     for key in without {
         old.remove(key);
@@ -448,9 +483,9 @@ fn change(old: &mut dyn TableLike, new: &Table, without: &[String]) {
     }
 }
 
-/// Whether no route needs an item.
+/// Checks that no route refers to an item.
 fn unused(config: &Config, item: Item, name: &str) -> Result<(), EditError> {
-    let uses = |route: &&Route| match item {
+    let uses = |route: &&RouteConfig| match item {
         Item::Backend => route.backends().into_iter().any(|backend| backend.as_str() == name),
         Item::Listener => match &route.listeners {
             Listeners::Named(names) => names.iter().any(|listener| listener.as_str() == name),
@@ -458,14 +493,14 @@ fn unused(config: &Config, item: Item, name: &str) -> Result<(), EditError> {
         },
         Item::Route | Item::Certificate => false,
     };
-    let routes: Vec<String> = config.routes.iter().filter(uses).map(Route::name).collect();
+    let routes: Vec<String> = config.routes.iter().filter(uses).map(RouteConfig::name).collect();
     if routes.is_empty() {
         return Ok(());
     }
     Err(EditError::InUse { kind: item.word(), name: name.to_owned(), routes })
 }
 
-/// Sets a key, and keeps what stands around the value of before.
+/// Sets a key, and keeps the white space and comments around the old value.
 fn set(table: &mut dyn TableLike, key: &str, mut item: Toml) {
     let old = table.get(key).and_then(Toml::as_value).map(|value| value.decor().clone());
     if let (Some(decor), Some(value)) = (old, item.as_value_mut()) {

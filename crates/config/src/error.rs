@@ -1,25 +1,25 @@
-//! What is wrong with a configuration, where, and what to do about it.
+//! Problems of a configuration, with place and remedy.
 //!
-//! A [`Problem`] is one mistake or warning; [`Errors`] is the crate's error type, all problems of one file
-//! in the order of the file. Both print as people read them: line, caret, remedy. Nothing here is fit for
-//! being matched on by programs: a configuration is mended by a person.
+//! A [`Problem`] is one mistake or warning; [`Errors`] is the crate's error type, all problems of one file in
+//! the order of the file. Both print for people: line, caret, remedy. They are not meant to be matched on by
+//! programs.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use render::Excerpt;
-pub(crate) use source::{Source, Span};
+pub(crate) use source::{SourceText, Span};
 
 mod render;
 mod source;
 
-/// Where something is written: file, line and column, both counted from 1; columns count characters.
+/// A place in a file. Line and column are counted from 1; columns count characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The file as it was named to the parser.
+    /// The file under the name given to the parser.
     pub file: Arc<str>,
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
@@ -31,15 +31,15 @@ impl fmt::Display for Place {
     }
 }
 
-/// Where an item of the model was written, if it came from a file.
+/// The place of an item of the model, if it came from a file.
 ///
-/// Two of them always compare equal: where something is written is no part of what it means, and a
-/// comment inserted above must not look like a change of everything below.
+/// Any two values compare equal: the place of an item is not part of its meaning, and a comment inserted
+/// above must not look like a change of everything below.
 #[derive(Clone, Debug, Default)]
 pub struct At(Option<Arc<Place>>);
 
 impl At {
-    /// For items that were made in code.
+    /// The value for items made in code.
     pub const NOWHERE: At = At(None);
 
     /// The place, or `None` for an item that was made in code or by default.
@@ -71,12 +71,12 @@ impl fmt::Display for At {
     }
 }
 
-/// Whether a problem stops the configuration from being used.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The configuration cannot be used.
     Error,
-    /// The configuration can be used, but probably does not do what was meant.
+    /// The configuration can be used, but is probably not what was intended.
     Warning,
 }
 
@@ -89,10 +89,10 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One mistake (or warning): what is wrong, where, and what to do.
+/// One mistake or warning: the fault, its place, and the remedy.
 ///
-/// With a place it prints over several lines with the line in question and a caret; without (a value given
-/// in code or on the command line) as one line.
+/// With a place it prints the line in question with a caret; without one (a value from code or the command
+/// line) as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     severity: Severity,
@@ -111,7 +111,7 @@ impl Problem {
         self
     }
 
-    /// Adds the nearest valid word as help, or else the words that are valid.
+    /// Adds the most similar valid word as help, or else all valid words.
     pub(crate) fn suggest(self, kind: &str, nearest: Option<&str>, valid: &[&str]) -> Self {
         match nearest {
             Some(word) => self.help(format!("the nearest {kind} is `{word}`")),
@@ -125,22 +125,28 @@ impl Problem {
         }
     }
 
-    /// Whether it stops the configuration from being used.
+    /// The severity: error or warning.
     pub fn severity(&self) -> Severity {
         self.severity
     }
 
-    /// What is wrong, in one line without markup.
+    /// The fault in one line without markup.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do about it, where something general can be said.
+    /// The remedy, if there is a general one.
     pub fn remedy(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// Where it is; `None` for values that did not come from a file.
+    /// The column after the faulty part, if the problem has a place. A part of several lines counts to the end of its
+    /// first line.
+    pub fn end_column(&self) -> Option<usize> {
+        self.excerpt.as_ref().map(|excerpt| excerpt.end_column)
+    }
+
+    /// The place; `None` for values that did not come from a file.
     pub fn place(&self) -> Option<&Place> {
         self.excerpt.as_ref().map(|excerpt| &excerpt.place)
     }
@@ -169,10 +175,10 @@ pub struct Errors {
     problems: Vec<Problem>,
 }
 
-/// How many valid words a remedy lists; the top level has fewer keys.
+/// The number of valid words that a remedy lists; the top level has fewer keys.
 const LISTED: usize = 16;
 
-/// How many problems are printed in full; a file of garbage has thousands.
+/// The number of problems printed in full; a file of garbage has thousands.
 const PRINTED: usize = 100;
 
 impl Errors {
@@ -185,7 +191,7 @@ impl Errors {
         &self.problems
     }
 
-    /// The problems as they are printed, each followed by an empty line, without the count at the end.
+    /// The printed problems, each followed by an empty line, without the final count.
     pub fn listed(&self) -> String {
         let mut text = String::new();
         // Writing to a String cannot fail.
@@ -206,7 +212,7 @@ impl Errors {
         }
     }
 
-    /// How many of the problems are errors.
+    /// The number of errors among the problems.
     pub fn count(&self) -> usize {
         self.problems.iter().filter(|p| p.severity == Severity::Error).count()
     }
@@ -231,7 +237,7 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// A name from the file as it may stand in a message: bounded and without control characters.
+/// A name from the file in a form for messages: bounded and without control characters.
 pub(crate) fn shown(text: &str) -> String {
     const SHOWN: usize = 60;
     let mut out: String =
@@ -244,32 +250,38 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// Collects the problems of one source.
 #[derive(Debug)]
-pub(crate) struct Report<'a> {
-    pub(crate) source: &'a Source,
+pub(crate) struct ProblemCollector<'a> {
+    pub(crate) source: &'a SourceText,
     problems: Vec<(usize, Problem)>,
     broken_lines: BTreeSet<usize>,
-    /// Parts could not be read, other than by a fault of the TOML.
+    /// Set if parts could not be read, other than by invalid TOML.
     incomplete: bool,
-    /// Where the text of the file that is being read begins in the source.
+    /// The offset in the source of the file that is being read.
     base: usize,
 }
 
-impl<'a> Report<'a> {
-    pub(crate) fn new(source: &'a Source) -> Self {
-        Report { source, problems: Vec::new(), broken_lines: BTreeSet::new(), incomplete: false, base: 0 }
+impl<'a> ProblemCollector<'a> {
+    pub(crate) fn new(source: &'a SourceText) -> Self {
+        ProblemCollector {
+            source,
+            problems: Vec::new(),
+            broken_lines: BTreeSet::new(),
+            incomplete: false,
+            base: 0,
+        }
     }
 
-    /// From now on [`Report::here`] is told of ranges of the file that begins at this offset.
+    /// Sets the start of the current file in the source, for [`ProblemCollector::here`].
     pub(crate) fn begin(&mut self, base: usize) {
         self.base = base;
     }
 
-    /// A range of the file that is being read as a range of the source.
+    /// Converts a range of the current file to a range of the source.
     pub(crate) fn here(&self, span: Span) -> Span {
         self.base + span.start..self.base + span.end
     }
 
-    /// A fault of the TOML itself. What else is found wrong in its line is most likely its consequence.
+    /// Reports invalid TOML. Other problems in its line are most likely its consequence.
     pub(crate) fn syntax(&mut self, span: &Span, problem: Problem) {
         let line = self.source.line(span.start);
         if self.broken_lines.insert(line) {
@@ -277,21 +289,21 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// A mistake in the text at `span` alone.
+    /// Reports a mistake in the text at `span` only.
     pub(crate) fn local(&mut self, span: &Span, problem: Problem) {
         if !self.broken_lines.contains(&self.source.line(span.start)) {
             self.push(span, problem);
         }
     }
 
-    /// A fault of something missing or contradictory: not trusted where parts of the file were unreadable.
+    /// Reports something missing or contradictory: dropped if parts of the file were unreadable.
     pub(crate) fn whole(&mut self, span: &Span, problem: Problem) {
         if self.broken_lines.is_empty() && !self.incomplete {
             self.push(span, problem);
         }
     }
 
-    /// A file that is included could not be read: what seems to be missing may be in it.
+    /// Records that an included file could not be read: missing items may be in it.
     pub(crate) fn mistrust_what_is_missing(&mut self) {
         self.incomplete = true;
     }
@@ -301,7 +313,7 @@ impl<'a> Report<'a> {
         self.whole(span, problem);
     }
 
-    /// How many mistakes there are so far. A warning is none: what it is about is whole, and keeps its place.
+    /// The number of mistakes so far. Warnings do not count: their items are valid and stay.
     pub(crate) fn len(&self) -> usize {
         self.problems.iter().filter(|(_, problem)| problem.severity == Severity::Error).count()
     }
@@ -311,10 +323,10 @@ impl<'a> Report<'a> {
         self.problems.push((span.start, problem));
     }
 
-    /// The configuration with its warnings, or all that is wrong.
+    /// Returns the configuration with its warnings, or all problems.
     pub(crate) fn finish<T>(mut self, value: T) -> Result<(T, Vec<Problem>), Errors> {
         self.problems.sort_by_key(|(offset, _)| *offset);
-        // What several routes share is wrong once.
+        // A mistake in shared settings counts once.
         let mut seen = BTreeSet::new();
         self.problems.retain(|(offset, problem)| seen.insert((*offset, problem.message.clone())));
         let problems: Vec<Problem> = self.problems.into_iter().map(|(_, problem)| problem).collect();

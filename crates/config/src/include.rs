@@ -1,22 +1,25 @@
-//! `include`: the files whose text is read behind that of the first one.
+//! `include`: files that are read after the main file.
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 
+use siphasher::sip::SipHasher13;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{Problem, Source, Span, shown};
+use crate::error::{Problem, SourceText, Span, shown};
+use crate::folder::{absolute, joined};
 use crate::{FILE_MAX, read_text};
 
-/// The most files that are included. A pattern that matches more is a mistake, such as one for a folder of logs.
+/// The maximum number of included files. A pattern with more matches is a mistake, such as one for a
+/// directory of logs.
 const FILES_MAX: usize = 10_000;
 
-/// Adds the files to the source that its first one includes. `folder` is how the folder of that file is written in
-/// messages. Gives what is wrong, and where it is asked for.
+/// Adds the files included by the main file to the source. `folder` is the directory of that file in
+/// messages. Returns the problems with the places of their patterns.
 ///
-/// What is read is bounded: 10,000 files, and 16 MiB in all.
-pub(crate) fn read(source: &mut Source, folder: &Path) -> Vec<(Span, Problem)> {
+/// Bounded: 10,000 files, and 16 MiB in total.
+pub(crate) fn read(source: &mut SourceText, folder: &Path) -> Vec<(Span, Problem)> {
     let mut problems = Vec::new();
     let mut budget = Budget { files: FILES_MAX, bytes: FILE_MAX };
     let mut taken = HashSet::new();
@@ -28,32 +31,44 @@ pub(crate) fn read(source: &mut Source, folder: &Path) -> Vec<(Span, Problem)> {
     problems
 }
 
-/// The mistakes of a text that is in no file, and so includes none.
-pub(crate) fn refuse(source: &Source) -> Vec<(Span, Problem)> {
+/// Reports `include` in a text without a file.
+pub(crate) fn refuse(source: &SourceText) -> Vec<(Span, Problem)> {
     let problem = || Problem::new("only a configuration in a file can include others").help("leave it out");
     patterns(source).into_iter().map(|(_, span)| (span, problem())).collect()
 }
 
-/// The files of a configuration, and where others may come up.
+/// The files of a configuration, and the directories where further ones may appear.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources {
-    /// The file itself, and those that it includes now.
+pub struct IncludedSources {
+    /// The main file, and the files that it includes at present.
     pub files: Vec<PathBuf>,
-    /// The folders in which its patterns look.
+    /// The directories of its patterns.
     pub folders: Vec<PathBuf>,
-    /// A hash of the names and texts of all files, the same for as long as the process runs.
-    pub hash: u64,
+    /// A digest of the names and contents of all files, the same in every version of the program: it is stored.
+    pub digest: u64,
 }
 
-/// Finds the files of a configuration without understanding them. A file that cannot be read is one with another text.
+/// Finds the files of a configuration without parsing it fully. An unreadable file counts as one with other
+/// content.
 #[must_use]
-pub fn sources(path: &Path) -> Sources {
-    let mut hasher = DefaultHasher::new();
-    let mut found = Sources { files: vec![path.to_owned()], ..Sources::default() };
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let folder = absolute.parent().unwrap_or(Path::new("/"));
+pub fn sources(path: &Path) -> IncludedSources {
     let text = read_text(path, "", FILE_MAX).unwrap_or_else(|problem| problem.to_string());
-    let source = Source::new("", folder, &text);
+    sources_with(path, &text)
+}
+
+/// Finds the files of a configuration whose main file has `text`, or is about to have it.
+#[must_use]
+pub fn sources_with(path: &Path, text: &str) -> IncludedSources {
+    let mut hasher = SipHasher13::new();
+    // The length keeps two texts apart.
+    let mut feed = |bytes: &[u8]| {
+        hasher.write_u64(bytes.len() as u64);
+        hasher.write(bytes);
+    };
+    let mut found = IncludedSources { files: vec![path.to_owned()], ..IncludedSources::default() };
+    let whole = absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folder = whole.parent().unwrap_or(Path::new("/"));
+    let source = SourceText::new("", folder, text);
     for (pattern, _) in patterns(&source) {
         let named = pattern.split('/').take_while(|part| !part.contains(MARKS));
         if pattern.contains(MARKS) {
@@ -69,24 +84,30 @@ pub fn sources(path: &Path) -> Sources {
         found.folders.extend(folders.filter(|_| pattern.contains(MARKS)));
         found.files.extend(files);
     }
-    text.hash(&mut hasher);
+    feed(text.as_bytes());
     found.folders.sort();
     found.folders.dedup();
     let mut rest = FILE_MAX;
     for file in found.files.iter().skip(1).take(FILES_MAX) {
-        file.hash(&mut hasher);
+        feed(file.as_os_str().as_encoded_bytes());
         if std::fs::metadata(file).is_ok_and(|found| found.is_file()) {
             let text = read_text(file, "", rest).unwrap_or_else(|problem| problem.to_string());
-            text.hash(&mut hasher);
+            feed(text.as_bytes());
             rest = rest.saturating_sub(text.len() as u64);
         }
     }
-    found.hash = hasher.finish();
+    found.digest = hasher.finish();
     found
 }
 
-/// Every string of the key, where it is written as it should be. The table of keys reports anything else.
-fn patterns(source: &Source) -> Vec<(String, Span)> {
+/// Returns `true` if the text includes other files.
+#[must_use]
+pub fn includes_files(text: &str) -> bool {
+    !patterns(&SourceText::new("", Path::new(""), text)).is_empty()
+}
+
+/// Every valid string of the key. The table of keys reports others.
+fn patterns(source: &SourceText) -> Vec<(String, Span)> {
     let Some((_, text)) = source.files().next() else { return Vec::new() };
     if !text.contains("include") {
         return Vec::new();
@@ -103,18 +124,18 @@ fn patterns(source: &Source) -> Vec<(String, Span)> {
     }
 }
 
-/// What makes a name a pattern.
+/// The characters that make a name a pattern.
 const MARKS: [char; 3] = ['*', '?', '['];
 
-/// What may still be read.
+/// The remaining files and bytes.
 struct Budget {
     files: usize,
     bytes: u64,
 }
 
-/// Adds the files of one pattern, in the order of their names.
+/// Adds the files of one pattern, ordered by name.
 fn add(
-    source: &mut Source,
+    source: &mut SourceText,
     folder: &Path,
     pattern: &str,
     budget: &mut Budget,
@@ -133,7 +154,7 @@ fn add(
             return Err(problem.help(format!("include at most {FILES_MAX} files")));
         };
         budget.files = files;
-        // Opening a named pipe would wait for whoever writes to it.
+        // Opening a named pipe would wait for its writer.
         if std::fs::metadata(&name).is_ok_and(|found| !found.is_file()) {
             let problem = Problem::new(format!("`{}` is not a regular file", shown(&within)));
             return Err(problem.help("remove it, or include files by another pattern"));
@@ -154,7 +175,7 @@ fn matching(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, Problem> {
         return Err(wrong("write a path such as \"sites.d/*.toml\""));
     }
     if !pattern.contains(MARKS) {
-        return Ok(vec![folder.join(pattern)]);
+        return Ok(vec![joined(folder, pattern)]);
     }
     if pattern.contains("**") {
         return Err(wrong("`*` stands for any text within one name; `**` is not supported"));
@@ -167,7 +188,7 @@ fn matching(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, Problem> {
     let options = glob::MatchOptions {
         case_sensitive: true,
         require_literal_separator: true,
-        // As shells do it: what editors leave behind is often hidden.
+        // As in shells: editors leave hidden files behind.
         require_literal_leading_dot: true,
     };
     let found = glob::glob_with(&whole, options).map_err(|error| wrong(&format!("mend it: {error}")))?;

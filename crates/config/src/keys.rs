@@ -1,36 +1,56 @@
-//! The one table of keys, and what derives from it.
+//! The table of keys, and everything derived from it.
 //!
-//! A key is a row of [`TABLE`]: path, kind, default, reload class, support and a line of documentation.
-//! Unknown-key errors, type and range errors, `docs/config.md` and the comments of the printed
-//! configuration all come from the row, so that they cannot contradict each other. What values *mean* is
-//! not here: that is the model's.
+//! A key is a row of [`TABLE`]: path, kind, default, reload class, support, scope, reading, spelling, the remedy for an
+//! empty list and a line of documentation. Errors about unknown keys, types and ranges, conflicts with the target of a
+//! route or the mode of a listener, `docs/reference/keys/`, the JSON Schema, and the reading and printing of plain
+//! values all come from the row, so that they cannot contradict each other. The *meaning* of values is the model's.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use crate::model::Config;
+use crate::settings::{Bindable, Binding};
+use crate::syntax::TextSyntax;
 use crate::units;
 
+pub use crate::choice::{Choice, Support};
+pub(crate) use reading::KeyReading;
+pub(crate) use scope::{KeyScope, Sharing, TargetKind};
 pub use table::TABLE;
 
 pub mod markdown;
+mod reading;
+mod rules;
+pub mod schema;
+mod scope;
 mod table;
 
 /// One key of the language.
 #[derive(Debug)]
 pub struct Key {
-    /// Sections and name joined by dots; `*` stands for a name that the user chooses: `backend.*.servers`.
+    /// Sections and name joined by dots; `*` stands for a user-defined name: `backend.*.servers`.
     pub path: &'static str,
-    /// What is written after the `=`, or that it is a section.
+    /// The type of the value, or the kind of section.
     pub kind: Kind,
-    /// The value if the key is absent.
+    /// The default of an absent key.
     pub default: Default,
-    /// When a change of the key takes effect.
+    /// The time at which a change takes effect.
     pub reload: Reload,
-    /// Whether this version supports it.
+    /// The first version with support.
     pub support: Support,
-    /// What it does: one sentence in Markdown, without the final period.
+    /// The routes that a key of `[[route]]` applies to, and the sections that share it.
+    pub(crate) scope: KeyScope,
+    /// The way of the value to the model.
+    pub(crate) reading: KeyReading,
+    /// The spelling of a text, where the type of its field does not say it.
+    pub(crate) syntax: Option<TextSyntax>,
+    /// The spelling of names that users choose.
+    pub(crate) names: Option<TextSyntax>,
+    /// The remedy for an empty list, where that is a mistake.
+    pub(crate) remedy_if_empty: Option<&'static str>,
+    /// The meaning: one sentence in Markdown, without the final period.
     pub doc: &'static str,
 }
 
@@ -40,108 +60,132 @@ impl Key {
         self.path.rsplit('.').next().unwrap_or(self.path)
     }
 
-    /// The path of the section that the key is in; empty for the top.
+    /// The path of the key's section; empty at the top level.
     pub fn section(&self) -> &'static str {
         self.path.rsplit_once('.').map_or("", |(section, _)| section)
     }
 
-    /// Whether a route may write `false`, and so be without what its policies and the defaults of routes say: of the keys that
-    /// can be shared those that mean nothing where they are absent. The others have a value that says so.
-    pub fn can_be_off(&self) -> bool {
-        let name = self.name();
-        let is_shared = !NOT_DEFAULTS.contains(&name) || !NOT_POLICIES.contains(&name);
-        self.section() == "route" && is_shared && matches!(self.default, Default::Absent(_))
+    /// The path prefix of the keys within this section.
+    pub fn inner(&self) -> String {
+        match self.kind {
+            Kind::Named => format!("{}.*", self.path),
+            _ => self.path.to_owned(),
+        }
     }
 
-    /// How the section that the key is in is written: `[limits]`, `[[route]]`, `[backend.NAME]`, or
-    /// `the top level`.
+    /// The full path; `NAME` stands for a user-defined name.
+    pub fn heading(&self) -> String {
+        self.path.replace('*', "NAME")
+    }
+
+    /// The values that are valid, in Markdown.
+    pub fn takes(&self) -> String {
+        let mut takes = self.kind.to_string();
+        if self.can_be_off() {
+            takes.push_str("; or `false`");
+        }
+        takes
+    }
+
+    /// Returns `true` if a route may write `false` to override what its policies and the defaults of routes
+    /// say. This holds for shared keys without a value for "off"; the others have one.
+    pub fn can_be_off(&self) -> bool {
+        self.section() == "route" && self.scope.is_shared() && matches!(self.default, Default::Absent(_))
+    }
+
+    /// The spelling of a text, or of an element of a list.
+    pub(crate) fn syntax(&self) -> Option<TextSyntax> {
+        self.syntax.or_else(|| self.reading.field()?.syntax())
+    }
+
+    /// The header of the key's section: `[limits]`, `[[route]]`, `[backend.NAME]`, or `the top level`.
     pub fn header(&self) -> String {
         header(self.section())
     }
 
-    /// Whether it may be written as a table of its own.
+    /// Returns `true` if the key may be a table of its own.
     pub(crate) fn accepts_table(&self) -> bool {
         self.kind.takes_table()
     }
 }
 
-/// What a key takes.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// `true` or `false`.
+    /// A boolean: `true` or `false`.
     Bool,
-    /// A whole number within bounds, both included.
+    /// An integer within inclusive bounds.
     Integer {
-        /// The least.
+        /// The smallest value that is valid.
         min: u64,
-        /// The greatest.
+        /// The largest value that is valid.
         max: u64,
     },
-    /// A string; the text describes it.
+    /// A string with this description.
     Text(&'static str),
-    /// A string or a list of strings; the text describes them.
+    /// A string or a list of strings with this description.
     List(&'static str),
-    /// One of some words.
+    /// One of these words.
     Choice(&'static [Choice]),
-    /// One of some words, or the path of a file: it contains a `/`.
+    /// One of these words, or a file path, which contains a `/`.
     Output(&'static [Choice]),
-    /// One of some words, or a table of details.
+    /// One of these words, or a table of details.
     ChoiceOrTable(&'static [Choice]),
-    /// A string, or a table of details; the text describes the string.
+    /// A string with this description, or a table of details.
     TextOrTable(&'static str),
     /// `true`, `false`, or a table of details.
     BoolOrTable,
-    /// Numbers and words: one, or a list; the text describes them.
+    /// Numbers and words, one or a list, with this description.
     Mixed(&'static str),
-    /// A table whose keys the user chooses, with a string or a list of strings each; the text describes them.
+    /// A table with user-defined keys and a string or a list of strings each, with this description.
     Map(&'static str),
-    /// A duration within bounds, both included.
+    /// A duration within inclusive bounds.
     Duration {
-        /// The least.
+        /// The shortest duration that is valid.
         min: Duration,
-        /// The greatest.
+        /// The longest duration that is valid.
         max: Duration,
     },
-    /// A size within bounds, both included.
+    /// A size within inclusive bounds.
     Size {
-        /// The least, in bytes.
+        /// The smallest size in bytes.
         min: u64,
-        /// The greatest, in bytes.
+        /// The largest size in bytes.
         max: u64,
     },
-    /// A word, or a size within bounds, both included.
+    /// A word, or a size within inclusive bounds.
     WordOrSize {
-        /// The word.
+        /// The word in the place of a size.
         word: &'static str,
-        /// The least, in bytes.
+        /// The smallest size in bytes.
         min: u64,
-        /// The greatest, in bytes.
+        /// The largest size in bytes.
         max: u64,
     },
-    /// How many per second, minute or hour.
+    /// A rate per second, minute or hour.
     Rate,
-    /// A section that is written once: `[log]`.
+    /// A section that occurs once: `[log]`.
     Section,
-    /// A section that is written any number of times: `[[route]]`.
+    /// A section that occurs any number of times: `[[route]]`.
     Sections,
-    /// A section for each name that the user chooses: `[backend.NAME]`.
+    /// A section per user-defined name: `[backend.NAME]`.
     Named,
 }
 
 impl Kind {
-    /// Whether it may be written as a table.
+    /// Returns `true` if the value may be a table.
     fn takes_table(self) -> bool {
         let either =
             matches!(self, Kind::ChoiceOrTable(_) | Kind::TextOrTable(_) | Kind::BoolOrTable | Kind::Map(_));
         self.is_section() || either
     }
 
-    /// Whether it is a section with its own header.
+    /// Returns `true` for sections with a header of their own.
     pub fn is_section(self) -> bool {
         matches!(self, Kind::Section | Kind::Sections | Kind::Named)
     }
 
-    /// The words to choose from, if it takes words.
+    /// The valid words, if the key takes words.
     pub fn choices(self) -> &'static [Choice] {
         match self {
             Kind::Choice(choices) | Kind::Output(choices) | Kind::ChoiceOrTable(choices) => choices,
@@ -192,146 +236,109 @@ fn words(f: &mut fmt::Formatter<'_>, choices: &[Choice]) -> fmt::Result {
     Ok(())
 }
 
-/// A word that a key takes.
-#[derive(Debug)]
-pub struct Choice {
-    /// The word; `NAME` at its end stands for any text that is not empty.
-    pub word: &'static str,
-    /// Whether this version supports it.
-    pub support: Support,
-}
-
-impl Choice {
-    /// A word that every version so far has known.
-    pub(crate) const fn now(word: &'static str) -> Self {
-        Self { word, support: Support::Since("0.1.0") }
-    }
-
-    /// Whether `text` is this word.
-    pub fn matches(&self, text: &str) -> bool {
-        match self.word.strip_suffix("NAME") {
-            Some(prefix) => text.strip_prefix(prefix).is_some_and(|name| !name.is_empty()),
-            None => self.word == text,
-        }
-    }
-}
-
-/// What holds when a key is absent.
+/// The default of an absent key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Default {
     /// This value, in TOML.
     Toml(&'static str),
-    /// Nothing that could be written; the text says what happens instead.
+    /// No value that can be written; the text describes the behaviour.
     Absent(&'static str),
-    /// The key must be written wherever its section is.
+    /// None: the key is required in its section.
     Required,
 }
 
-/// When a change of a key takes effect.
+impl fmt::Display for Default {
+    /// Writes Markdown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Default::Toml(value) => write!(f, "`{value}`"),
+            Default::Absent(meaning) => f.write_str(meaning),
+            Default::Required => f.write_str("must be written"),
+        }
+    }
+}
+
+/// The time at which a change of a key takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
     /// On reload, for new connections.
     Live,
-    /// When the program is started again.
+    /// After a restart of the program.
     Restart,
 }
 
-/// Whether this version supports a key or a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Support {
-    /// Yes, since this version.
-    Since(&'static str),
-    /// Not yet: using it is an error.
-    Planned,
-}
-
-impl Support {
-    /// Whether this version supports it.
-    pub fn is_now(self) -> bool {
-        matches!(self, Support::Since(_))
-    }
-}
-
-/// The row of a path such as `limits.connections` or `backend.*.servers`.
+/// Looks up a row by a path such as `limits.connections` or `backend.*.servers`.
 pub fn find(path: &str) -> Option<&'static Key> {
     TABLE.iter().find(|key| key.path == path)
 }
 
-/// The row of a key by its section and its name.
+/// Looks up a row by the key's section and name.
 pub fn find_in(section: &str, name: &str) -> Option<&'static Key> {
     in_section(section).find(|key| key.name() == name)
 }
 
-/// The rows of a section, in the order of the table.
+/// The supported sections that have keys, in the order of the table; the top level is not one of them.
+pub fn sections() -> impl Iterator<Item = &'static Key> {
+    TABLE.iter().filter(|key| key.support.is_now() && plain_in(&key.inner()).next().is_some())
+}
+
+/// The supported keys of a section that are no sections with headers of their own.
+pub fn plain_in(section: &str) -> impl Iterator<Item = &'static Key> {
+    in_section(section).filter(|key| key.support.is_now() && !key.kind.is_section())
+}
+
+/// The rows of a section in the order of the table.
 pub fn in_section(section: &str) -> impl Iterator<Item = &'static Key> {
-    let shared = shared(section);
-    let section = if shared.is_some() { "route" } else { section };
-    let takes = move |key: &&Key| shared.is_none_or(|without| !without.contains(&key.name()));
+    let sharing = sharing(section);
+    let section = if sharing.is_some() { "route" } else { section };
+    let takes = move |key: &&Key| sharing.is_none_or(|sharing| key.scope.is_shared_by(sharing));
     BY_SECTION.get(section).into_iter().flatten().copied().filter(takes)
 }
 
-/// The table by section: each section and each key of a file is looked up, and files have thousands.
+/// The keys of a section that are bound to fields of `T`.
+pub(crate) fn bound<T: Bindable>(
+    section: &str,
+) -> impl Iterator<Item = (&'static Key, &'static Binding<T>)> + use<'_, T> {
+    in_section(section).filter_map(|key| Some((key, T::binding(key.reading.field()?)?)))
+}
+
+/// The settings: keys with one plain value of sections that are written once.
+pub(crate) fn settings() -> impl Iterator<Item = (&'static Key, &'static Binding<Config>)> {
+    TABLE.iter().filter_map(|key| Some((key, Config::binding(key.reading.field()?)?)))
+}
+
+/// The table by section, for speed: files have thousands of sections and keys.
 static BY_SECTION: LazyLock<HashMap<&'static str, Vec<&'static Key>>> = LazyLock::new(|| {
     let mut sections: HashMap<_, Vec<_>> = HashMap::new();
     TABLE.iter().for_each(|key| sections.entry(key.section()).or_default().push(key));
     sections
 });
 
-/// The keys of `[[route]]` that a section of shared keys does not take; `None` for all other sections. What a route matches and
-/// where it leads is its own, and the handshake comes before the route.
-pub(crate) fn shared(section: &str) -> Option<&'static [&'static str]> {
+/// Returns `true` if the keys of a section are those of `[[route]]` that routes share.
+pub fn is_shared(section: &str) -> bool {
+    sharing(section).is_some()
+}
+
+/// The kind of a section whose keys routes share; `None` for all other sections.
+pub(crate) fn sharing(section: &str) -> Option<Sharing> {
     match section {
-        "defaults.route" => Some(&NOT_DEFAULTS),
-        "policy.*" => Some(&NOT_POLICIES),
+        "defaults.route" => Some(Sharing::Defaults),
+        "policy.*" => Some(Sharing::Policies),
         _ => None,
     }
 }
 
-const NOT_DEFAULTS: [&str; 20] = [
-    "client_auth",
-    "tls",
-    "deny_ja4",
-    "listener",
-    "host",
-    "alpn",
-    "path",
-    "backend",
-    "server",
-    "split",
-    "passthrough",
-    "redirect",
-    "respond",
-    "root",
-    "try",
-    "fallback",
-    "strip_path",
-    "replace_path",
-    "rewrite",
-    "redirects",
-];
+/// The scope of a key of `[[route]]`.
+pub(crate) fn scope_in_route(name: &str) -> &'static KeyScope {
+    find_in("route", name).map_or(&KeyScope::EVERY, |key| &key.scope)
+}
 
-const NOT_POLICIES: [&str; 18] = [
-    "policy",
-    "listener",
-    "host",
-    "alpn",
-    "path",
-    "backend",
-    "server",
-    "split",
-    "passthrough",
-    "redirect",
-    "respond",
-    "root",
-    "try",
-    "fallback",
-    "strip_path",
-    "replace_path",
-    "rewrite",
-    "redirects",
-];
+/// The keys of `[[route]]` that are its targets, each with its kind.
+pub(crate) fn targets() -> impl Iterator<Item = (&'static str, TargetKind)> {
+    in_section("route").filter_map(|key| Some((key.name(), key.scope.target()?)))
+}
 
-/// How a section is written: `[limits]`, `[[route]]`, `[backend.NAME]`; a table within a section as
+/// The header of a section: `[limits]`, `[[route]]`, `[backend.NAME]`; a table within a section as
 /// `` `client_auth` of [[route]] ``.
 pub fn header(section: &str) -> String {
     if section.is_empty() {
@@ -341,7 +348,7 @@ pub fn header(section: &str) -> String {
         return format!("[{named}.NAME]");
     }
     match section.rsplit_once('.') {
-        _ if shared(section).is_some() => format!("[{section}]"),
+        _ if sharing(section).is_some() => format!("[{section}]"),
         Some((outer, name)) => format!("`{name}` of {}", header(outer)),
         None if find(section).is_some_and(|key| matches!(key.kind, Kind::Sections)) => {
             format!("[[{section}]]")
@@ -351,64 +358,4 @@ pub fn header(section: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_unique_and_their_sections_exist() {
-        for (at, key) in TABLE.iter().enumerate() {
-            assert!(TABLE[..at].iter().all(|other| other.path != key.path), "{} twice", key.path);
-            let section = key.section().trim_end_matches(".*");
-            assert!(section.is_empty() || find(section).is_some(), "{} has no section", key.path);
-        }
-    }
-
-    #[test]
-    fn documentation_is_one_sentence_without_its_period() {
-        for key in TABLE {
-            assert!(!key.doc.is_empty() && !key.doc.ends_with('.') && !key.doc.contains('|'), "{}", key.path);
-        }
-    }
-
-    #[test]
-    fn keys_of_planned_sections_are_planned() {
-        for key in TABLE {
-            let mut section = key.section();
-            while !section.is_empty() {
-                let planned = find(section).is_some_and(|key| key.support == Support::Planned);
-                assert!(!planned || key.support == Support::Planned, "{}", key.path);
-                section = section.rsplit_once('.').map_or("", |(outer, _)| outer);
-            }
-        }
-    }
-
-    #[test]
-    fn choices_with_a_name_match_any_name() {
-        let choice = Choice { word: "hash:cookie:NAME", support: Support::Planned };
-        assert!(choice.matches("hash:cookie:session"));
-        assert!(!choice.matches("hash:cookie:"));
-        assert!(!choice.matches("hash:cooky:x"));
-    }
-
-    #[test]
-    fn what_can_be_shared_can_be_switched_off() {
-        for key in in_section("defaults.route").chain(in_section("policy.*")) {
-            // All others have a default that can be written.
-            assert!(key.can_be_off() || matches!(key.default, Default::Toml(_)), "{}", key.path);
-            assert!(!key.can_be_off() || !matches!(key.kind, Kind::Bool | Kind::BoolOrTable), "{}", key.path);
-        }
-        let of = |path: &str| find(path).unwrap().can_be_off();
-        assert!(of("route.basic_auth") && of("route.allow") && of("route.policy") && of("route.max_body"));
-        assert!(!of("route.server") && !of("route.compress") && !of("route.log_one_in"));
-        assert!(!of("listener.allow"));
-    }
-
-    #[test]
-    fn headers() {
-        assert_eq!(header("limits"), "[limits]");
-        assert_eq!(header("route"), "[[route]]");
-        assert_eq!(header("backend.*"), "[backend.NAME]");
-        assert_eq!(header("defaults.route"), "[defaults.route]");
-        assert_eq!(header("route.client_auth"), "`client_auth` of [[route]]");
-    }
-}
+mod tests;

@@ -1,21 +1,21 @@
-//! The effective configuration as TOML that reads back as the same model.
+//! The effective configuration as TOML that parses to the same model.
 //!
-//! Every value is written out, defaults too, each under its line of the table of keys. A configuration made
-//! in code prints the same way; it reads back the same if [`Config::fill_implied`] was called, its paths
-//! are absolute UTF-8 and its durations are whole milliseconds. Places are not kept. Routes that share keys are printed as they
-//! are written, without what they have taken over.
+//! Every value is written, defaults too, each with its line of the table of keys. A configuration made in
+//! code prints the same way; it parses to the same model if [`Config::fill_implied`] was called, its paths
+//! are absolute UTF-8 and its durations are whole milliseconds. Places are lost. Routes with shared keys
+//! print as written, without inherited ones.
 
 use std::fmt::{Display, Write as _};
 
 use crate::error::At;
-use crate::keys;
+use crate::keys::{self, Key};
+use crate::literal::{array, quoted};
 use crate::model::{
-    Authority, Backend, Certificate, CertificateSource, ClientNetworks, Config, DefaultRole, DnsProvider,
-    DnsUpdate, Eject, FilePath, Health, HttpProbe, Listener, Mode, OnDemand, Pool, Probe, ServerTls, Shared,
-    SharedSection, Verify,
+    AcmeAuthority, BackendConfig, CertificateConfig, CertificateSource, Config, DnsProvider, FilePath,
+    Health, ListenerConfig, Mode, NotifyConfig, NotifyTarget, Probe, ServerTls, Shared, SharedSection,
+    Verify,
 };
-use crate::settings::{BINDINGS, lacks};
-use crate::units::print_duration;
+use crate::settings::{Bindable, Scalar, lacks};
 
 pub(crate) mod route;
 
@@ -23,13 +23,10 @@ pub(crate) mod route;
 pub fn print(config: &Config) -> String {
     let mut out = String::new();
     let mut section = "";
-    for binding in BINDINGS {
-        let (Some(key), Some(value)) = (keys::find(binding.path), (binding.get)(config)) else {
+    for (key, binding) in keys::settings() {
+        let Some(value) = (binding.get)(config).filter(|_| lacks(key.path, config).is_none()) else {
             continue;
         };
-        if lacks(binding.path, config).is_some() {
-            continue;
-        }
         if key.section() != section {
             section = key.section();
             let about = keys::find(section).map_or("", |key| key.doc);
@@ -37,6 +34,9 @@ pub fn print(config: &Config) -> String {
             let _ = writeln!(out, "# {about}\n[{section}]");
         }
         let _ = writeln!(out, "# {}\n{} = {value}\n", key.doc, key.name());
+    }
+    for item in &config.telemetry.notify {
+        notify(&mut out, item);
     }
     for item in &config.certificates {
         certificate(&mut out, item);
@@ -56,8 +56,8 @@ pub fn print(config: &Config) -> String {
     out
 }
 
-/// The routes. Where they share keys, that is printed as it is written, and so is each route: with what it has taken over it
-/// would not change any more with what it shares.
+/// The routes. With shared keys, those print as written, and so does each route: with inherited keys it would
+/// no longer follow changes of the shared ones.
 fn routes(out: &mut String, config: &Config) {
     let Shared { sections, routes } = &config.shared;
     if !sections.is_empty() && routes.len() == config.routes.len() {
@@ -78,13 +78,13 @@ fn routes(out: &mut String, config: &Config) {
     }
 }
 
-/// The pages of a configuration that was made in code, as the section that they would be written in.
+/// The error pages of a configuration made in code, as the section to write them in.
 fn pages_of_all_routes(config: &Config) -> SharedSection {
     let keys = item(&config.error_pages, route::error_pages);
     SharedSection { policy: None, at: At::NOWHERE, keys }
 }
 
-/// The sections of what routes share.
+/// The sections of shared keys.
 pub(crate) fn shared_sections(config: &Config) -> Vec<SharedSection> {
     let mut sections = config.shared.sections.clone();
     if !config.error_pages.files.is_empty() && sections.iter().all(|section| section.policy.is_some()) {
@@ -103,210 +103,190 @@ pub(crate) fn shared(out: &mut String, section: &SharedSection) {
     let _ = writeln!(out, "{}", section.keys);
 }
 
-/// An item alone: a line for each key, below its header.
+/// The values of the keys of a section that are bound to fields of `item`, without those that must be absent.
+fn values<T: Bindable>(section: &str, item: &T) -> impl Iterator<Item = (&'static Key, Scalar)> {
+    keys::bound::<T>(section).filter_map(move |(key, binding)| {
+        let value = (binding.get)(item)?;
+        let is_absent = matches!(&value, Scalar::List(values) if values.is_empty())
+            && matches!(key.default, keys::Default::Absent(_));
+        (!is_absent).then_some((key, value))
+    })
+}
+
+/// Like [`values`], without those that hold anyway.
+fn differing<T: Bindable>(section: &str, item: &T) -> impl Iterator<Item = (&'static Key, Scalar)> {
+    let blank = T::blank();
+    let usual: Vec<_> = values(section, &blank).map(|(key, value)| (key.path, value)).collect();
+    values(section, item)
+        .filter(move |(key, value)| !usual.iter().any(|(path, one)| *path == key.path && one == value))
+}
+
+fn lines(out: &mut String, values: impl Iterator<Item = (&'static Key, Scalar)>) {
+    values.for_each(|(key, value)| bare(out, key.name(), value));
+}
+
+/// A table within an item: `parts` that are not bound, and the values of the fields of `item`, in the order of the
+/// table of keys.
+fn table<T: Bindable>(out: &mut String, path: &str, mut parts: Vec<String>, item: &T) {
+    parts.extend(members(path, item));
+    inline(out, path, parts);
+}
+
+/// The keys of a table that are bound to fields of `item`, each with its value.
+fn members<T: Bindable>(path: &str, item: &T) -> impl Iterator<Item = String> {
+    values(path, item).map(|(key, value)| member(key, &value))
+}
+
+fn member(key: &Key, value: &Scalar) -> String {
+    format!("{} = {value}", key.name())
+}
+
+/// Writes a table within an item in the order of the table of keys.
+fn inline(out: &mut String, path: &str, mut parts: Vec<String>) {
+    sort(path, &mut parts);
+    let name = path.rsplit('.').next().unwrap_or(path);
+    bare(out, name, format_args!("{{ {} }}", parts.join(", ")));
+}
+
+/// Sorts lines, or members of a table, by their keys in the order of the table of keys.
+fn sort<S: AsRef<str>>(section: &str, lines: &mut [S]) {
+    let order: Vec<&str> = keys::in_section(section).map(Key::name).collect();
+    lines.sort_by_key(|line| {
+        let name = line.as_ref().split_once(" = ").map(|(name, _)| name);
+        order.iter().position(|one| Some(*one) == name)
+    });
+}
+
+/// The lines of an item in the order of the table of keys.
+fn in_order(section: &str, lines: &str) -> String {
+    let mut lines: Vec<&str> = lines.lines().collect();
+    sort(section, &mut lines);
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// One item: a line per key, below its header.
 pub(crate) fn item<T>(item: &T, print: impl FnOnce(&mut String, &T)) -> String {
     let mut out = String::new();
     print(&mut out, item);
     out
 }
 
-pub(crate) fn certificate(out: &mut String, certificate: &Certificate) {
-    out.push_str("[[certificate]]\n");
+pub(crate) fn notify(out: &mut String, receiver: &NotifyConfig) {
+    let mut own = String::new();
+    match &receiver.to {
+        NotifyTarget::Webhook(webhook) => {
+            let is_known_form = webhook.body.is_none();
+            let bound = values("notify", webhook);
+            lines(&mut own, bound.filter(|(key, _)| key.name() != "format" || is_known_form));
+        }
+        NotifyTarget::Mail(mail) => table(&mut own, "notify.mail", Vec::new(), mail),
+    }
+    lines(&mut own, values("notify", receiver));
+    let _ = writeln!(out, "[[notify]]\n{}", in_order("notify", &own));
+}
+
+pub(crate) fn certificate(out: &mut String, certificate: &CertificateConfig) {
+    let mut own = String::new();
     match &certificate.source {
         CertificateSource::Files { cert, key, ocsp } => {
-            text(out, "cert", path(cert));
-            if let Some(key) = key {
-                text(out, "key", path(key));
-            }
-            if let Some(ocsp) = ocsp {
-                text(out, "ocsp", path(ocsp));
-            }
+            let files = [("cert", Some(cert)), ("key", key.as_ref()), ("ocsp", ocsp.as_ref())];
+            files
+                .into_iter()
+                .for_each(|(name, file)| file.into_iter().for_each(|file| text(&mut own, name, path(file))));
         }
-        CertificateSource::Directory { path: folder } => text(out, "directory", path(folder)),
+        CertificateSource::Directory { path: folder } => text(&mut own, "directory", path(folder)),
         CertificateSource::Local { names } => {
-            out.push_str("local = true\n");
+            own.push_str("local = true\n");
             if !names.is_empty() {
-                list(out, "names", names);
+                list(&mut own, "names", names);
             }
         }
         CertificateSource::Acme(acme) => {
-            list(out, "acme", &acme.authorities);
-            text(out, "key_type", acme.key_type);
-            bare(out, "reuse_key", acme.reuse_key);
+            lines(&mut own, values("certificate", acme));
             match &acme.on_demand {
                 None if acme.names.is_empty() => {}
-                None => list(out, "names", &acme.names),
-                Some(on_demand) => bare(out, "on_demand", demanded(on_demand)),
+                None => list(&mut own, "names", &acme.names),
+                Some(on_demand) => table(&mut own, "certificate.on_demand", Vec::new(), on_demand),
             }
         }
     }
-    match certificate.default {
-        DefaultRole::Unsaid => {}
-        DefaultRole::Always => out.push_str("default = true\n"),
-        DefaultRole::Never => out.push_str("default = false\n"),
-    }
-    out.push('\n');
+    lines(&mut own, values("certificate", certificate));
+    let _ = writeln!(out, "[[certificate]]\n{}", in_order("certificate", &own));
 }
 
-fn demanded(on_demand: &OnDemand) -> String {
-    let OnDemand { names, ask, rate, wait } = on_demand;
-    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-    let names = if names.is_empty() { String::new() } else { format!("names = {}, ", array(&names)) };
-    let ask = ask.as_ref().map(|ask| format!("ask = {}, ", quoted(&ask.to_string()))).unwrap_or_default();
-    format!("{{ {names}{ask}rate = \"{rate}\", wait = \"{}\" }}", print_duration(*wait))
-}
-
-pub(crate) fn authority(out: &mut String, authority: &Authority) {
-    let Authority { name, directory, email, challenge, dns, dns_wait, ca, profile, eab, at: _ } = authority;
-    let _ = writeln!(out, "[acme.{}]", section_name(name.as_str()));
-    text(out, "directory", directory);
-    if let Some(email) = email {
-        text(out, "email", email);
+pub(crate) fn authority(out: &mut String, authority: &AcmeAuthority) {
+    let mut own = String::new();
+    // The wait is that for a DNS record.
+    let bound = values("acme.*", authority);
+    lines(&mut own, bound.filter(|(key, _)| key.name() != "dns_wait" || authority.dns.is_some()));
+    if let Some(eab) = &authority.eab {
+        table(&mut own, "acme.*.eab", Vec::new(), eab);
     }
-    text(out, "challenge", challenge);
-    if let Some(ca) = ca {
-        text(out, "ca", path(ca));
-    }
-    if let Some(profile) = profile {
-        text(out, "profile", profile);
-    }
-    if let Some(eab) = eab {
-        let (id, key) = (quoted(&eab.key_id), quoted(&path(&eab.key_file)));
-        bare(out, "eab", format_args!("{{ key_id = {id}, key_file = {key} }}"));
-    }
-    match dns {
+    match &authority.dns {
         None => {}
-        Some(DnsProvider::Hook(program)) => text(out, "dns_hook", path(program)),
-        Some(DnsProvider::Update(DnsUpdate { server, zone, key_name, key_file, algorithm })) => {
-            let key_file = quoted(&path(key_file));
-            bare(
-                out,
-                "dns_update",
-                format_args!(
-                    "{{ server = \"{server}\", zone = \"{zone}\", key_name = \"{key_name}\", key_file = {key_file}, algorithm = \"{algorithm}\" }}"
-                ),
-            );
-        }
+        Some(DnsProvider::Hook(program)) => text(&mut own, "dns_hook", path(program)),
+        Some(DnsProvider::Update(update)) => table(&mut own, "acme.*.dns_update", Vec::new(), update),
     }
-    if dns.is_some() {
-        text(out, "dns_wait", print_duration(*dns_wait));
-    }
-    out.push('\n');
+    let _ = writeln!(out, "[acme.{}]\n{}", section_name(authority.name.as_str()), in_order("acme.*", &own));
 }
 
-/// A name within a header: a dot would begin a section within a section.
+/// A name within a header: quoted, since a dot would start a nested section.
 fn section_name(name: &str) -> String {
     if name.contains('.') { quoted(name) } else { name.to_owned() }
 }
 
-pub(crate) fn listener(out: &mut String, listener: &Listener) {
+pub(crate) fn listener(out: &mut String, listener: &ListenerConfig) {
     out.push_str("[[listener]]\n");
-    text(out, "name", &listener.name);
-    list(out, "address", &listener.addresses);
-    text(out, "mode", listener.mode);
-    bare(out, "tls", listener.tls);
-    list(out, "accept_proxy", &listener.accept_proxy);
-    networks(out, &listener.networks);
-    if let Some(preamble) = listener.preamble {
-        text(out, "preamble", preamble);
-        text(out, "cancel", listener.cancel);
-    }
-    if listener.mode == Mode::Http {
-        list(out, "trusted_proxies", &listener.trusted_proxies);
-        bare(out, "via", listener.via);
-    }
+    let without = |key: &Key| match key.name() {
+        "cancel" => listener.preamble.is_none(),
+        "trusted_proxies" | "via" => listener.mode == Mode::Tcp,
+        _ => false,
+    };
+    lines(out, values("listener", listener).filter(|(key, _)| !without(key)));
     out.push('\n');
 }
 
-fn networks(out: &mut String, networks: &ClientNetworks) {
-    for (key, entries) in [("allow", &networks.allow), ("deny", &networks.deny)] {
-        if !entries.is_empty() {
-            list(out, key, entries);
-        }
-    }
-}
-
-pub(crate) fn backend(out: &mut String, backend: &Backend) {
+pub(crate) fn backend(out: &mut String, backend: &BackendConfig) {
     let _ = writeln!(out, "[backend.{}]", section_name(backend.name.as_str()));
-    list(out, "servers", &backend.servers);
-    text(out, "balance", &backend.balance);
-    text(out, "protocol", backend.protocol);
+    let mut own = String::new();
     if let Some(tls) = &backend.tls {
-        server_tls(out, tls);
+        server_tls(&mut own, tls);
     }
-    let Pool { max_connections, queue, queue_timeout, idle_connections, idle_timeout, connect_timeout } =
-        &backend.pool;
-    if let Some(count) = max_connections {
-        bare(out, "max_connections", count);
-    }
-    bare(out, "queue", queue);
-    text(out, "queue_timeout", print_duration(*queue_timeout));
-    bare(out, "idle_connections", idle_connections);
-    text(out, "idle_timeout", print_duration(*idle_timeout));
-    if let Some(timeout) = connect_timeout {
-        text(out, "connect_timeout", print_duration(*timeout));
-    }
-    if let Some(name) = &backend.sticky_cookie {
-        text(out, "sticky_cookie", name);
-    }
+    lines(&mut own, values("backend.*", backend));
     if let Some(health) = &backend.health {
-        bare(out, "health", self::health(health));
+        self::health(&mut own, health);
     }
-    if let Some(Eject { failures, duration, slow_start }) = &backend.eject {
-        let (duration, slow_start) = (print_duration(*duration), print_duration(*slow_start));
-        bare(
-            out,
-            "eject",
-            format_args!("{{ failures = {failures}, for = \"{duration}\", slow_start = \"{slow_start}\" }}"),
-        );
+    if let Some(eject) = &backend.eject {
+        table(&mut own, "backend.*.eject", Vec::new(), eject);
     }
+    out.push_str(&in_order("backend.*", &own));
     out.push('\n');
 }
 
 fn server_tls(out: &mut String, tls: &ServerTls) {
-    let ServerTls { verify, crl, name, sni, certificate, preamble, alpn, at: _ } = tls;
-    let mut parts = vec![match verify {
+    let mut parts = vec![match &tls.verify {
         Verify::System => "verify = \"system\"".to_owned(),
         Verify::File(file) => format!("verify = {}", quoted(&path(file))),
         Verify::Pins(pins) => format!("pin = {}", array(pins)),
         Verify::Nothing => "unsafe_no_verification = true".to_owned(),
     }];
-    let name = name.as_ref().map(|name| ("name", name.to_string()));
-    let sni = sni.as_ref().map(|sni| ("sni", sni.to_string()));
-    let cert = certificate.as_ref().map(|files| ("cert", path(&files.cert)));
-    let key = certificate.as_ref().and_then(|files| Some(("key", path(files.key.as_ref()?))));
-    let preamble = preamble.map(|preamble| ("preamble", preamble.word().to_owned()));
-    let texts = [name, sni, cert, key, preamble].into_iter().flatten();
-    parts.extend(texts.map(|(key, value)| format!("{key} = {}", quoted(&value))));
-    if !crl.is_empty() {
-        parts.push(format!("crl = {}", array(&crl.iter().map(path).collect::<Vec<_>>())));
-    }
-    if !alpn.is_empty() {
-        parts.push(format!("alpn = {}", array(alpn)));
-    }
-    bare(out, "tls", format_args!("{{ {} }}", parts.join(", ")));
+    parts.extend(tls.certificate.iter().flat_map(|files| members("backend.*.tls", files)));
+    table(out, "backend.*.tls", parts, tls);
 }
 
-fn health(health: &Health) -> String {
-    let Health { probe, interval, timeout, rise, fall } = health;
-    let mut out = String::from("{ ");
-    if let Probe::Http(HttpProbe { path, host, status }) = probe {
-        let _ = write!(out, "path = {}, status = {}, ", quoted(path), array(status));
-        if let Some(host) = host {
-            let _ = write!(out, "host = {}, ", quoted(host));
-        }
-    }
-    let (interval, timeout) = (print_duration(*interval), print_duration(*timeout));
-    let _ =
-        write!(out, "interval = \"{interval}\", timeout = \"{timeout}\", rise = {rise}, fall = {fall} }}");
-    out
+fn health(out: &mut String, health: &Health) {
+    let parts = match &health.probe {
+        Probe::Connect => Vec::new(),
+        Probe::Http(probe) => members("backend.*.health", probe).collect(),
+    };
+    table(out, "backend.*.health", parts, health);
 }
 
 fn path(file: &FilePath) -> String {
     file.path.to_string_lossy().into_owned()
 }
 
-/// What stands there without quotes.
+/// Writes a value without quotes.
 fn bare(out: &mut String, key: &str, value: impl Display) {
     let _ = writeln!(out, "{key} = {value}");
 }
@@ -317,31 +297,6 @@ fn text(out: &mut String, key: &str, value: impl Display) {
 
 fn list<T: Display>(out: &mut String, key: &str, values: &[T]) {
     let _ = writeln!(out, "{key} = {}", array(values));
-}
-
-pub(crate) fn array<T: Display>(values: &[T]) -> String {
-    let values: Vec<String> = values.iter().map(|value| quoted(&value.to_string())).collect();
-    format!("[{}]", values.join(", "))
-}
-
-/// A basic string of TOML: in double quotes, with what is not allowed there escaped.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => {
-                out.push('\\');
-                out.push(c);
-            }
-            c if c.is_control() => {
-                let _ = write!(out, "\\u{:04X}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]
@@ -358,10 +313,5 @@ mod tests {
         assert!(
             printed.contains("# The time for one attempt to connect to a server\nconnect_timeout = \"5s\"\n")
         );
-    }
-
-    #[test]
-    fn strings_are_escaped() {
-        assert_eq!(quoted("a\"b\\c\n\u{7f}é"), "\"a\\\"b\\\\c\\u000A\\u007Fé\"");
     }
 }

@@ -1,27 +1,25 @@
-//! The configuration as typed: every value of the right kind and within its bounds, with its place.
+//! The configuration as typed: every value of the right type and within its bounds, with its place.
 //!
-//! This stage knows the table of keys and nothing of meanings. It reports broken TOML, unknown keys, keys
-//! that are planned, wrong types, words that are no choice and numbers out of bounds; what it returns
-//! holds only what the table allows, so that the next stage can ask for values without looking at types.
+//! This stage knows the table of keys but no meanings. It reports invalid TOML, unknown and planned keys,
+//! wrong types, invalid words, and numbers out of bounds; the result holds only values that the table allows,
+//! so that the next stage need not check types.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use toml::de::DeTable;
 
-use crate::error::{Problem, Report, Span, shown};
+use crate::error::{Problem, ProblemCollector, Span, shown};
 use crate::keys::{self, Default, Key};
 use crate::settings::Scalar;
 use crate::suggest::nearest;
-
-pub(crate) use shared::adds_up;
 
 mod foreign;
 mod shared;
 mod value;
 mod written;
 
-/// A value and where it is written.
+/// A value with its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Spanned<T> {
     pub(crate) value: T,
@@ -37,39 +35,34 @@ enum Value {
     Sections(Vec<Section>),
     Named(Vec<(Spanned<String>, Section)>),
     Map(Vec<Pair>),
-    /// `false`: nothing is taken over from another section.
+    /// `false`: inherits nothing from other sections.
     Off,
 }
 
-/// A key that the user chose, and one value of it.
+/// A user-defined key, and one of its values.
 pub(crate) type Pair = (Spanned<String>, Spanned<String>);
 
-/// What is written in one section.
+/// The content of one section.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
-    /// The header, or the inline table.
+    /// The place of the header, or of the inline table.
     pub(crate) span: Span,
-    entries: BTreeMap<&'static str, Entry>,
+    entries: BTreeMap<&'static str, RawEntry>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct RawEntry {
     key: Span,
-    /// Nothing where the value was reported as wrong.
+    /// `None` if the value was reported as wrong.
     value: Option<Spanned<Value>>,
 }
 
-/// Reads the whole source: each of its files, and all of them as one section.
-pub(crate) fn read(report: &mut Report<'_>) -> Section {
+/// Reads the whole source, and merges its files into one section.
+pub(crate) fn read(report: &mut ProblemCollector<'_>) -> Section {
     let source = report.source;
     let mut files = source.files().map(|(base, text)| {
         report.begin(base);
-        let (root, errors) = DeTable::parse_recoverable(text);
-        for error in &errors {
-            let span = error.span().unwrap_or(text.len()..text.len());
-            let problem = syntax(error.message(), text.get(span.clone()).unwrap_or_default());
-            report.syntax(&report.here(span), problem);
-        }
+        let root = parse(text, report);
         Section::read(root.get_ref(), "", report.here(root.span()), report)
     });
     let first = files.next();
@@ -77,6 +70,17 @@ pub(crate) fn read(report: &mut Report<'_>) -> Section {
     let mut root = first.unwrap_or_else(|| Section { span: 0..0, entries: BTreeMap::new() });
     for file in rest {
         root.merge(file, report);
+    }
+    root
+}
+
+/// Parses one file, and reports invalid TOML.
+pub(crate) fn parse<'t>(text: &'t str, report: &mut ProblemCollector<'_>) -> toml::Spanned<DeTable<'t>> {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let span = error.span().unwrap_or(text.len()..text.len());
+        let problem = syntax(error.message(), text.get(span.clone()).unwrap_or_default());
+        report.syntax(&report.here(span), problem);
     }
     root
 }
@@ -93,7 +97,7 @@ fn syntax(message: &str, at: &str) -> Problem {
 }
 
 impl Section {
-    fn read(table: &DeTable<'_>, path: &str, span: Span, report: &mut Report<'_>) -> Section {
+    fn read(table: &DeTable<'_>, path: &str, span: Span, report: &mut ProblemCollector<'_>) -> Section {
         let mut entries = BTreeMap::new();
         for (name, value) in table {
             let key_span = report.here(name.span());
@@ -103,12 +107,13 @@ impl Section {
                 continue;
             };
             let value = if key.support.is_now() {
-                value::read(key, value, report)
+                let value = value::read(key, value, report);
+                value.filter(|value| is_filled(key, &value.value, &key_span, report))
             } else {
                 report.local(&key_span, unsupported(&format!("`{}`", key.name())).help("leave it out"));
                 None
             };
-            entries.insert(key.name(), Entry { key: key_span, value });
+            entries.insert(key.name(), RawEntry { key: key_span, value });
         }
         for key in keys::in_section(path).filter(|key| key.support.is_now()) {
             if key.default == Default::Required && !entries.contains_key(key.name()) {
@@ -119,8 +124,8 @@ impl Section {
         Section { span, entries }
     }
 
-    /// Takes in what an included file says: what may be repeated adds up, anything else stands in one file.
-    fn merge(&mut self, file: Section, report: &mut Report<'_>) {
+    /// Merges an included file: repeatable sections add up, anything else may be in one file only.
+    fn merge(&mut self, file: Section, report: &mut ProblemCollector<'_>) {
         for (name, entry) in file.entries {
             if name == "include" {
                 let problem = Problem::new("a file that is included cannot include others");
@@ -143,7 +148,7 @@ impl Section {
                         report.local(&name.span, twice(&name.value, &other.span, report));
                     }
                 }
-                // One that is wrong was reported.
+                // An invalid one was reported.
                 (Some(Value::Sections(_) | Value::Named(_)) | None, None) | (None, Some(_)) => {
                     mine.value = None;
                 }
@@ -152,17 +157,22 @@ impl Section {
         }
     }
 
-    /// Whether the key is written, be its value right or wrong.
+    /// Returns `true` if the key is present, even with an invalid value.
     pub(crate) fn mentions(&self, name: &str) -> bool {
         self.entries.contains_key(name)
     }
 
-    /// Whether the key is written with a value that was reported.
+    /// Returns `true` if the key is present with an invalid value, which was reported.
     pub(crate) fn is_wrong(&self, name: &str) -> bool {
         self.entries.get(name).is_some_and(|entry| entry.value.is_none())
     }
 
-    /// Where the key is written, or else the section's header.
+    /// Returns `true` if some key has an invalid value, so that the section is not as it is meant.
+    pub(crate) fn has_wrong(&self) -> bool {
+        self.entries.values().any(|entry| entry.value.is_none())
+    }
+
+    /// The place of the key, or else of the section's header.
     pub(crate) fn key_span(&self, name: &str) -> &Span {
         self.entries.get(name).map_or(&self.span, |entry| &entry.key)
     }
@@ -218,14 +228,6 @@ impl Section {
         }
     }
 
-    /// In bytes.
-    pub(crate) fn size(&self, name: &str) -> Option<u64> {
-        match self.scalar(name)?.value {
-            Scalar::Size(value) => Some(*value),
-            _ => None,
-        }
-    }
-
     pub(crate) fn pairs(&self, name: &str) -> &[Pair] {
         match self.value(name) {
             Some(Spanned { value: Value::Map(pairs), .. }) => pairs,
@@ -269,18 +271,27 @@ impl Section {
     }
 }
 
-/// What two files say, and only one may.
-fn twice(name: &str, other: &Span, report: &Report<'_>) -> Problem {
+/// Reports an empty list where that is a mistake.
+fn is_filled(key: &Key, value: &Value, span: &Span, report: &mut ProblemCollector<'_>) -> bool {
+    let (Value::List(list), Some(remedy)) = (value, key.remedy_if_empty) else { return true };
+    if list.is_empty() {
+        report.local(span, Problem::new(format!("`{}` is empty", key.name())).help(remedy));
+    }
+    !list.is_empty()
+}
+
+/// The error for a key in two files.
+fn twice(name: &str, other: &Span, report: &ProblemCollector<'_>) -> Problem {
     let place = report.source.place(other.start);
     Problem::new(format!("`{}` is written twice: also at {place}", shown(name))).help("keep one of the two")
 }
 
-/// The error of everything that is in the language but not in this version.
+/// The error for a planned part of the language.
 fn unsupported(what: &str) -> Problem {
     Problem::new(format!("{what} is not supported by this version yet"))
 }
 
-/// A sentence as it goes on after a colon.
+/// Lowers the first letter of a sentence after a colon.
 fn lower(sentence: &str) -> String {
     let mut letters = sentence.chars();
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()

@@ -1,9 +1,8 @@
-//! The nearest valid word to a misspelt one.
+//! Suggestions for misspelt words.
 //!
-//! Only suggestions that are likely meant are made: at most a third of the letters may differ.
+//! Only likely ones are made: at most a third of the letters may differ.
 
-/// The candidate nearest to `word` by edits, or `None` where none is near or
-/// several are equally so.
+/// The candidate with the fewest edits from `word`, or `None` if none is near or several are equally near.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word: String = normal(word).take(MAX_LENGTH).collect();
     let length = word.chars().count();
@@ -11,7 +10,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     let mut best: Option<(usize, Option<&str>)> = None;
     for candidate in candidates.into_iter().take(MAX_CANDIDATES) {
         let candidate_word: String = normal(candidate).collect();
-        // A short cut written in full ("addr", "cert_file") is nearer than its edit distance says.
+        // A word and its abbreviation ("addr", "cert_file") are nearer than their edit distance.
         let shared = candidate_word.chars().zip(word.chars()).take_while(|(a, b)| a == b).count();
         let abbreviated = shared >= 4 && (shared == length || shared == candidate_word.chars().count());
         // Insertions, deletions, replacements, and exchanges of neighbours.
@@ -21,7 +20,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         }
         best = match best {
             Some((least, _)) if least < distance => best,
-            // Of two that are equally near neither is likelier.
+            // Of two equally near ones neither is more likely.
             Some((least, _)) if least == distance => Some((least, None)),
             _ => Some((distance, Some(candidate))),
         };
@@ -29,10 +28,10 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.and_then(|(_, candidate)| candidate)
 }
 
-/// More candidates than this are not looked at: the work stays bounded for any file.
+/// The maximum number of candidates, which bounds the work for any file.
 const MAX_CANDIDATES: usize = 256;
 
-/// Longer words than this are compared by their beginning: the work stays bounded for any input.
+/// The length to which words are cut, which bounds the work for any input.
 const MAX_LENGTH: usize = 64;
 
 fn normal(text: &str) -> impl Iterator<Item = char> {

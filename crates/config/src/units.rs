@@ -1,7 +1,7 @@
-//! The quantities of the configuration language: durations, sizes and rates.
+//! Quantities of the configuration language: durations, sizes and rates.
 //!
-//! Each is a whole number and one unit, such as `"250ms"`, `"64KiB"` or `"100/s"`. Fractions, compounds
-//! (`"1h30m"`) and units of powers of 1000 are refused: there is one way to write a quantity.
+//! Each is an integer with one unit, such as `"250ms"`, `"64KiB"` or `"100/s"`. Fractions, compounds
+//! (`"1h30m"`) and decimal units are refused: every quantity has one spelling.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -9,33 +9,36 @@ use std::time::Duration;
 
 use crate::error::Problem;
 
-const DURATION_UNITS: [(&str, u64); 5] =
+/// Units of durations with their milliseconds, the largest first.
+pub(crate) const DURATION_UNITS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-const SIZE_UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+/// Units of sizes with their bytes, the largest first.
+pub(crate) const SIZE_UNITS: [(&str, u64); 4] =
+    [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// How often something may happen: at most `count` times per `per`.
+/// A maximum rate: `count` times per `per`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many times, 1 or more.
+    /// The number of times, 1 or more.
     pub count: NonZeroU32,
-    /// The span of time that the count is for.
+    /// The period of the count.
     pub per: Per,
 }
 
-/// The span of time of a [`Rate`].
+/// The period of a [`Rate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
-    /// `"/s"`.
+    /// A second, written `"/s"`.
     Second,
-    /// `"/m"`.
+    /// A minute, written `"/m"`.
     Minute,
-    /// `"/h"`.
+    /// An hour, written `"/h"`.
     Hour,
 }
 
 impl Rate {
-    /// A rate known when the program is built; 0 does not compile.
+    /// A constant rate; 0 does not compile.
     pub const fn literal<const COUNT: u32>(per: Per) -> Self {
         let count = const { NonZeroU32::new(COUNT).expect("a rate of 0 allows nothing") };
         Rate { count, per }
@@ -43,7 +46,7 @@ impl Rate {
 }
 
 impl Per {
-    /// The span as a duration.
+    /// The period as a duration.
     pub fn duration(self) -> Duration {
         match self {
             Per::Second => Duration::from_secs(1),
@@ -64,10 +67,10 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Reads a duration such as `"250ms"`, `"10s"`, `"5m"`, `"6h"` or `"90d"`.
+/// Parses a duration such as `"250ms"`, `"10s"`, `"5m"`, `"6h"` or `"90d"`.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a duration.
 pub fn parse_duration(text: &str) -> Result<Duration, Problem> {
     let help = "write a whole number and one unit of ms, s, m, h or d, such as \"250ms\" or \"5m\"";
     let (number, unit) = split(text);
@@ -78,8 +81,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, Problem> {
         .ok_or_else(|| Problem::new(format!("`{text}` is not a duration")).help(help))
 }
 
-/// Writes a duration in the largest unit that holds it as a whole number; what is finer than a
-/// millisecond is cut off.
+/// Formats a duration in the largest unit that expresses it exactly; fractions of milliseconds are cut off.
 pub(crate) fn print_duration(value: Duration) -> String {
     let millis = u64::try_from(value.as_millis()).unwrap_or(u64::MAX);
     if millis == 0 {
@@ -88,7 +90,7 @@ pub(crate) fn print_duration(value: Duration) -> String {
     print(millis, &DURATION_UNITS)
 }
 
-/// Reads a size in bytes such as `"512B"`, `"64KiB"` or `"10MiB"`.
+/// Parses a size in bytes such as `"512B"`, `"64KiB"` or `"10MiB"`.
 pub(crate) fn parse_size(text: &str) -> Result<u64, Problem> {
     let (number, unit) = split(text);
     let factor = SIZE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor);
@@ -104,7 +106,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, Problem> {
     })
 }
 
-/// Writes a size in the largest unit that holds it as a whole number.
+/// Formats a size in the largest unit that expresses it exactly.
 pub(crate) fn print_size(bytes: u64) -> String {
     if bytes == 0 {
         return "0B".to_owned();
@@ -112,7 +114,7 @@ pub(crate) fn print_size(bytes: u64) -> String {
     print(bytes, &SIZE_UNITS)
 }
 
-/// Reads a rate such as `"100/s"`, `"30/m"` or `"1000/h"`.
+/// Parses a rate such as `"100/s"`, `"30/m"` or `"1000/h"`.
 pub(crate) fn parse_rate(text: &str) -> Result<Rate, Problem> {
     let parsed = text.split_once('/').and_then(|(count, unit)| {
         let per = match unit {
@@ -136,7 +138,7 @@ fn split(text: &str) -> (Option<u64>, &str) {
     (digits(number), unit.strip_prefix(' ').unwrap_or(unit))
 }
 
-/// A number of digits alone: `str::parse` would also take a sign.
+/// Parses digits only: `str::parse` would also accept a sign.
 fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }

@@ -5,6 +5,7 @@ mod advice;
 mod ask;
 mod attempt;
 mod claims;
+mod context;
 mod demand;
 mod dns;
 mod http;
@@ -15,59 +16,58 @@ mod pause;
 mod prove;
 mod repair;
 mod requests;
-mod shop;
 mod standalone;
 mod sweep;
 mod turns;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use offramp_certs::acme::{KeyType, Subject, UseMark};
 use offramp_config::Config;
-use offramp_config::model::{self, AskUrl, Authority};
+use offramp_config::model::{self, AcmeAuthority, AskUrl};
 use offramp_observe::Log;
-use offramp_proxy::{Challenges, Demand, Shared};
+use offramp_process::{Helper, supervise};
+use offramp_proxy::{Challenges, Demand, SharedResources};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_channel};
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::sleep;
 
-use crate::helper::Helper;
-use crate::supervise;
-use demand::Desk;
+use context::AcmeContext;
+use demand::DemandHandler;
 pub(crate) use demand::{Fresh, Rule};
-pub(crate) use dns::command as dns_hook;
 use keeper::Prompt;
 pub use requests::socket as control_socket;
-use shop::Shop;
 pub use standalone::{Issued, OneOrder, order_once};
 
 /// A certificate that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
-    /// What for, with which kind of key.
+    /// The names, and the kind of key.
     pub(crate) subject: Subject,
-    /// Whether renewals keep the key.
+    /// Set if renewals keep the key.
     pub(crate) reuse_key: bool,
-    /// Whom to ask, in this order; at least one.
-    pub(crate) authorities: Vec<Authority>,
-    /// How it is kept if it was ordered because a client asked for its name.
+    /// The authorities to ask, in this order; at least one.
+    pub(crate) authorities: Vec<AcmeAuthority>,
+    /// The terms of one that was ordered because a client asked for its name.
     pub(crate) on_demand: Option<Terms>,
 }
 
-/// How a certificate on demand is kept.
+/// The terms of a certificate on demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// Where it is noted that clients get it.
+    /// The mark that clients get it.
     pub(crate) mark: UseMark,
-    /// Who is asked before a renewal whether the name may still have it, if anybody.
+    /// The service that decides before a renewal if the name may still have it.
     pub(crate) ask: Option<AskUrl>,
 }
 
 impl Want {
-    /// What `certificate` wants.
+    /// The certificate of the configuration.
     pub(crate) fn of(
         certificate: &model::AcmeCertificate,
         config: &Config,
@@ -89,26 +89,61 @@ impl Want {
     }
 }
 
-fn key_type(kind: model::KeyType) -> KeyType {
+fn key_type(kind: model::AcmeKeyType) -> KeyType {
     match kind {
-        model::KeyType::P256 => KeyType::P256,
-        model::KeyType::P384 => KeyType::P384,
-        model::KeyType::Rsa2048 => KeyType::Rsa2048,
-        model::KeyType::Rsa4096 => KeyType::Rsa4096,
+        model::AcmeKeyType::P256 => KeyType::P256,
+        model::AcmeKeyType::P384 => KeyType::P384,
+        model::AcmeKeyType::Rsa2048 => KeyType::Rsa2048,
+        model::AcmeKeyType::Rsa4096 => KeyType::Rsa4096,
     }
 }
 
-/// What became of orders.
+/// The outcomes of orders.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     obtained: AtomicU64,
     failed: AtomicU64,
+    /// The certificates whose latest order has failed, by their names.
+    failing: std::sync::Mutex<BTreeMap<Box<str>, FailedOrder>>,
 }
 
+/// The latest order of a certificate.
+#[derive(Debug)]
+struct FailedOrder {
+    at: SystemTime,
+    reason: String,
+}
+
+/// The most certificates whose failures are kept: clients may ask for any name.
+const FAILING: usize = 200;
+/// The age at which a failure is forgotten: nothing orders this certificate any more.
+const FORGOTTEN: Duration = Duration::from_secs(48 * 3600);
+
 impl Orders {
-    /// How many by outcome.
+    /// The numbers by outcome.
     pub(crate) fn totals(&self) -> [(&'static str, u64); 2] {
         [("obtained", self.obtained.load(Ordering::Relaxed)), ("failed", self.failed.load(Ordering::Relaxed))]
+    }
+
+    /// The certificates whose latest order has failed, each with the reason.
+    pub(crate) fn failing(&self, now: SystemTime) -> Vec<(Box<str>, String)> {
+        let is_recent = |order: &FailedOrder| now.duration_since(order.at).is_ok_and(|age| age < FORGOTTEN);
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        failing.retain(|_, order| is_recent(order));
+        failing.iter().map(|(names, order)| (names.clone(), order.reason.clone())).collect()
+    }
+
+    /// Takes the outcome of the order of a certificate: of all authorities together.
+    fn settle(&self, names: &str, failure: Option<&str>) {
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(reason) = failure else {
+            failing.remove(names);
+            return;
+        };
+        if failing.len() < FAILING || failing.contains_key(names) {
+            let order = FailedOrder { at: SystemTime::now(), reason: reason.to_owned() };
+            failing.insert(names.into(), order);
+        }
     }
 
     fn note(&self, obtained: bool) {
@@ -117,7 +152,7 @@ impl Orders {
     }
 }
 
-/// What ACME shares with workers.
+/// The parts that ACME shares with workers.
 pub(crate) struct Seams {
     /// The responses to authorities.
     pub(crate) challenges: Arc<Challenges>,
@@ -125,31 +160,29 @@ pub(crate) struct Seams {
     pub(crate) demand: Arc<Demand>,
     /// Each of them, once.
     pub(crate) demanded: Receiver<Box<str>>,
-    /// Who starts DNS hooks; without, this process does.
-    pub(crate) helper: Option<Arc<Helper>>,
 }
 
 impl Seams {
     /// With what workers share; `demanded` are the names that their clients ask for.
-    pub(crate) fn of(shared: &Shared, demanded: Receiver<Box<str>>, helper: Option<Arc<Helper>>) -> Self {
+    pub(crate) fn of(shared: &SharedResources, demanded: Receiver<Box<str>>) -> Self {
         let (challenges, demand) = (Arc::clone(&shared.challenges), Arc::clone(&shared.demand));
-        Self { challenges, demand, demanded, helper }
+        Self { challenges, demand, demanded }
     }
 }
 
 /// Obtains and renews whatever is wanted.
 pub(crate) struct Acme {
-    shop: Arc<Shop>,
-    desk: Arc<Desk>,
+    context: Arc<AcmeContext>,
+    handler: Arc<DemandHandler>,
     keepers: HashMap<Subject, Keeper>,
     obtained: UnboundedReceiver<()>,
-    /// Whether requests are served: from the first certificate on that is wanted.
+    /// Set once requests are served: from the first certificate on that is wanted.
     serves: bool,
     /// Those of the configuration.
-    authorities: Vec<Authority>,
+    authorities: Vec<AcmeAuthority>,
     /// Removes what certificates have left that are not wanted any more.
     sweeper: Option<AbortHandle>,
-    /// What else runs.
+    /// The tasks beside the keepers.
     tasks: Vec<AbortHandle>,
 }
 
@@ -169,45 +202,58 @@ impl Drop for Keeper {
 
 impl Acme {
     /// Nothing is wanted yet. Must be called within the runtime.
-    pub(crate) fn new(config: &Config, seams: Seams, orders: Arc<Orders>, log: Log) -> Self {
+    pub(crate) fn new(state_dir: &Path, seams: Seams, orders: Arc<Orders>, log: Log) -> Self {
         let (sender, obtained) = unbounded_channel();
-        let shop = Shop::new(&config.state_dir, seams.challenges, orders, log, sender);
-        let shop = Arc::new(shop.helped_by(seams.helper));
-        let desk = Desk::new(Arc::clone(&shop), seams.demand);
-        let (serving, demanded) = (Arc::clone(&desk), Arc::new(Mutex::new(seams.demanded)));
-        let tasks = vec![supervise::spawn("names on demand", &shop.log, move || {
-            let (desk, demanded) = (Arc::clone(&serving), Arc::clone(&demanded));
-            async move { desk.serve(&mut *demanded.lock().await).await }
+        let context = Arc::new(AcmeContext::new(state_dir, seams.challenges, orders, log, sender));
+        let handler = DemandHandler::new(Arc::clone(&context), seams.demand);
+        let (serving, demanded) = (Arc::clone(&handler), Arc::new(Mutex::new(seams.demanded)));
+        let tasks = vec![supervise::spawn("names on demand", &context.log, move || {
+            let (handler, demanded) = (Arc::clone(&serving), Arc::clone(&demanded));
+            async move { handler.serve(&mut *demanded.lock().await).await }
         })];
         let keepers = HashMap::new();
-        Self { shop, desk, keepers, obtained, serves: false, authorities: Vec::new(), sweeper: None, tasks }
+        Self {
+            context,
+            handler,
+            keepers,
+            obtained,
+            serves: false,
+            authorities: Vec::new(),
+            sweeper: None,
+            tasks,
+        }
     }
 
-    /// Another process still has the right to order, and gives it up soon: nobody asks for it before
+    /// Has the helper start DNS hooks in the place of this process.
+    pub(crate) fn helped_by(&self, helper: Option<Arc<Helper>>) {
+        self.context.helped_by(helper);
+    }
+
+    /// Another process still has the right to order, and gives it up soon: no order begins before
     /// [`Self::begin`].
     pub(crate) fn hold(&self) {
-        self.shop.hold(true);
+        self.context.hold(true);
     }
 
     /// That process has given it up.
     pub(crate) fn begin(&self) {
-        self.shop.hold(false);
+        self.context.hold(false);
     }
 
     /// Ends all work and gives up the right to order, for another process that takes the place of this one. Orders
     /// under way are on disk and go on there.
     pub(crate) async fn give_way(&mut self) {
-        self.shop.hold(true);
+        self.context.hold(true);
         self.keepers.clear();
         self.sweeper.take().into_iter().chain(self.tasks.drain(..)).for_each(|task| task.abort());
         // Tasks that were ended are dropped when the loop goes round.
         yield_now().await;
-        self.shop.release();
+        self.context.release();
     }
 
     /// Serves names on demand as `config` says from now on.
     pub(crate) fn configure(&mut self, config: &Config) {
-        self.desk.follow(config);
+        self.handler.follow(config);
         self.authorities.clone_from(&config.authorities);
         if !Rule::all(config).is_empty() {
             self.serve();
@@ -217,9 +263,9 @@ impl Acme {
     /// Begins with what only the process does that orders.
     fn serve(&mut self) {
         if !std::mem::replace(&mut self.serves, true) {
-            let (shop, desk) = (Arc::clone(&self.shop), Arc::clone(&self.desk));
-            let leading = supervise::spawn("requests for renewals", &self.shop.log, move || {
-                lead(Arc::clone(&shop), Arc::clone(&desk))
+            let (context, handler) = (Arc::clone(&self.context), Arc::clone(&self.handler));
+            let leading = supervise::spawn("requests for renewals", &self.context.log, move || {
+                lead(Arc::clone(&context), Arc::clone(&handler))
             });
             self.tasks.push(leading);
         }
@@ -237,7 +283,7 @@ impl Acme {
         }
         let keepers = self.keepers.values();
         let named = keepers.map(|one| (one.want.subject.names().to_vec(), one.prompts.clone()));
-        self.shop.set_keepers(named.collect());
+        self.context.set_keepers(named.collect());
         self.sweep(wants);
         if !wants.is_empty() {
             self.serve();
@@ -250,19 +296,19 @@ impl Acme {
             before.abort();
         }
         let wanted: Vec<_> = wants.iter().map(|want| want.subject.clone()).collect();
-        let (shop, authorities) = (Arc::clone(&self.shop), self.authorities.clone());
-        self.sweeper = Some(supervise::spawn("abandoned DNS records", &self.shop.log, move || {
-            sweep::sweep_abandoned(Arc::clone(&shop), authorities.clone(), wanted.clone())
+        let (context, authorities) = (Arc::clone(&self.context), self.authorities.clone());
+        self.sweeper = Some(supervise::spawn("abandoned DNS records", &self.context.log, move || {
+            sweep::sweep_abandoned(Arc::clone(&context), authorities.clone(), wanted.clone())
         }));
     }
 
     fn keep(&self, want: &Want) -> Keeper {
         let (prompts, receiver) = channel(PROMPTS);
-        let task = tokio::spawn(keeper::guard(want.clone(), Arc::clone(&self.shop), receiver));
+        let task = tokio::spawn(keeper::guard(want.clone(), Arc::clone(&self.context), receiver));
         Keeper { want: want.clone(), task: task.abort_handle(), prompts }
     }
 
-    /// Tries again what failed: somebody may have put right what was wrong.
+    /// Retries failed orders: the cause may have been corrected.
     pub(crate) fn prompt(&self) {
         // One that is busy will look once more in any case.
         self.keepers.values().for_each(|keeper| drop(keeper.prompts.try_send(Prompt::Retry)));
@@ -270,30 +316,30 @@ impl Acme {
 
     /// Waits until certificates were obtained. May be dropped and called again without losing any.
     pub(crate) async fn obtained(&mut self) {
-        // The shop has a sender, so that there is always one.
+        // The context has a sender, so that there is always one.
         let _ = self.obtained.recv().await;
         while self.obtained.try_recv().is_ok() {}
     }
 
-    /// What clients wait for and is on disk by now, to be dropped when it is in use.
+    /// The certificates that clients wait for and that are on disk by now, to be dropped when it is in use.
     pub(crate) fn fresh(&self) -> Fresh {
-        self.desk.fresh()
+        self.handler.fresh()
     }
 }
 
 /// Waits for the right to order, and does what comes with it.
-async fn lead(shop: Arc<Shop>, desk: Arc<Desk>) {
-    while let Some(wait) = shop.lead() {
+async fn lead(context: Arc<AcmeContext>, handler: Arc<DemandHandler>) {
+    while let Some(wait) = context.lead() {
         sleep(wait).await;
     }
     let tidy = async {
         loop {
-            desk.tidy();
+            handler.tidy();
             sleep(demand::TIDIED).await;
         }
     };
-    tokio::join!(requests::serve(shop), tidy);
+    tokio::join!(requests::serve(context), tidy);
 }
 
-/// Prompts that a keeper has not heard yet.
+/// Prompts that a keeper has not seen yet.
 const PROMPTS: usize = 4;

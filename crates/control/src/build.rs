@@ -7,7 +7,6 @@ mod backends;
 mod bandwidths;
 mod canary;
 mod certificates;
-pub(crate) mod contents;
 mod coverage;
 mod http;
 mod routes;
@@ -16,46 +15,46 @@ mod ties;
 mod tls;
 mod trust;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use offramp_certs::store::Store;
+use offramp_certs::store::CertificateStore;
 use offramp_config::model::{self, Size};
 use offramp_config::{At, Config};
-use offramp_net::process::{Identity, is_root};
-use offramp_proxy::limit::Rate;
+use offramp_net::process::{UserIdentity, is_root};
+use offramp_process::{Error, Finding, Findings, descriptors, none_or_refused};
+use offramp_proxy::limit::Quota;
 use offramp_proxy::snapshot::{ListenerTls, Preamble, Strangers};
-use offramp_proxy::{Bandwidths, Limits, Listener, Network, Snapshot, Table, Tracing};
+use offramp_proxy::{Bandwidths, ClientLimits, Listener, Network, RouteTable, Snapshot, Tracing};
 use offramp_record::aead::Library;
-use offramp_record::{Choice, RecordSize};
+use offramp_record::{LibraryChoice, RecordSize};
+use offramp_sources::access::RuleSets;
+use offramp_sources::certificates::{OnFault, Sources};
+use offramp_sources::contents::Contents;
+use offramp_sources::resolve::Names;
 use offramp_tls::TicketKeys;
 use offramp_upstream::Backend;
 
 pub(crate) use self::certificates::Material;
-pub(crate) use self::contents::Contents;
 use self::http::Ways;
-pub(crate) use self::http::field_name;
 pub(crate) use self::routes::name as route_name;
-use crate::access::RuleSets;
 use crate::acme::Want;
-use crate::certificates::{OnFault, Sources};
-use crate::error::{Error, Finding, none_or_refused};
+use crate::notify;
 use crate::outputs;
-use crate::resolve::Names;
 use crate::servers;
 use backends::Backends;
 use tls::Termination;
 
-/// What a snapshot is made of beside the configuration.
+/// The parts of a snapshot beside the configuration.
 pub(crate) struct Inputs<'a> {
     /// The time by which certificates are judged.
     pub(crate) now: SystemTime,
     /// Rises with every snapshot.
     pub(crate) generation: u64,
     /// The AEAD library for each suite.
-    pub(crate) choice: Choice,
+    pub(crate) choice: LibraryChoice,
     /// The keys of session tickets, which outlive snapshots.
     pub(crate) tickets: &'a Arc<TicketKeys>,
     /// The host names that are known already.
@@ -64,11 +63,11 @@ pub(crate) struct Inputs<'a> {
     pub(crate) backends: &'a [Arc<Backend>],
     /// The bandwidths of the snapshot before: what clients have moved goes on.
     pub(crate) bandwidths: &'a Bandwidths,
-    /// What was read from the sources of certificates before.
+    /// The sources of certificates as they were read before.
     pub(crate) sources: &'a Sources,
     /// The files that routes answer with, where they are not to be read again.
     pub(crate) contents: Option<&'a Contents>,
-    /// Whether the local CA may be minted and may issue; without, nothing is written anywhere.
+    /// Set if the local CA may be created and may issue; without, nothing is written.
     pub(crate) mint: bool,
 }
 
@@ -79,12 +78,20 @@ pub(crate) struct Inputs<'a> {
 /// # Errors
 /// Everything that they would be refused for.
 pub fn check(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Error> {
-    let identity =
-        config.user.as_ref().filter(|_| is_root()).and_then(|user| Identity::find(&user.name).ok());
-    let mut warnings = servers::look(config, &identity.unwrap_or_else(Identity::current));
+    let identity = config
+        .process
+        .user
+        .as_ref()
+        .filter(|_| is_root())
+        .and_then(|user| UserIdentity::find(&user.name).ok());
+    let mut warnings = servers::look(config, &identity.unwrap_or_else(UserIdentity::current));
     with_inputs(config, now, |inputs| {
-        warnings.splice(0..0, build(config, inputs)?.warnings);
-        Ok(warnings)
+        let mut errors = notify::wrong_files(&config.telemetry.notify);
+        match build(config, inputs) {
+            Ok(built) => warnings.splice(0..0, built.warnings).for_each(drop),
+            Err(error) => errors.splice(0..0, error.findings().iter().cloned()).for_each(drop),
+        }
+        none_or_refused(errors).map(|()| warnings)
     })
 }
 
@@ -95,8 +102,9 @@ pub fn check(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Error> {
 /// Everything that a start would be refused for.
 pub fn check_files(config: &Config, now: SystemTime) -> Result<Vec<Finding>, Error> {
     with_inputs(config, now, |inputs| {
-        let mut report = Report { errors: outputs::prepare(config, false), ..Report::default() };
+        let mut report = Findings { errors: outputs::prepare(config, false), ..Findings::default() };
         let material = Material::read(config, inputs.sources, now, OnFault::Refuse, false);
+        report.errors.extend(notify::wrong_files(&config.telemetry.notify));
         report.errors.extend(material.errors);
         report.warnings.extend(material.warnings);
         none_or_refused(report.errors).map(|()| report.warnings)
@@ -111,7 +119,7 @@ fn with_inputs<T>(
 ) -> Result<T, Error> {
     let tickets = TicketKeys::new(config.tls.ticket_rotation);
     let tickets = Arc::new(tickets.map_err(|error| Error::one(error.to_string()))?);
-    let choice = Choice::always(Library::AwsLc);
+    let choice = LibraryChoice::always(Library::AwsLc);
     let names = Names::default();
     let sources = Sources::default();
     let (tickets, names, sources) = (&tickets, &names, &sources);
@@ -134,8 +142,8 @@ pub(crate) struct Built {
     /// The snapshot for workers.
     pub(crate) snapshot: Snapshot,
     /// The certificates in it.
-    pub(crate) store: Arc<Store>,
-    /// What was read for it.
+    pub(crate) store: Arc<CertificateStore>,
+    /// The sources that were read for it.
     pub(crate) sources: Sources,
     /// The host names in it; new ones have no addresses yet.
     pub(crate) names: Names,
@@ -143,32 +151,23 @@ pub(crate) struct Built {
     pub(crate) contents: Contents,
     /// The certificates that authorities are to issue.
     pub(crate) wants: Vec<Want>,
-    /// What an operator should know, and what stops nothing.
+    /// Warnings, which stop nothing.
     pub(crate) warnings: Vec<Finding>,
 }
 
-/// What was found so far.
-#[derive(Default)]
-struct Report {
-    errors: Vec<Finding>,
-    warnings: Vec<Finding>,
-}
-
-impl Report {
-    fn error(&mut self, at: &At, text: impl Into<String>) {
-        self.errors.push(Finding::new(at, text));
-    }
-
-    fn warn(&mut self, at: &At, text: impl Into<String>) {
-        self.warnings.push(Finding::new(at, text));
-    }
-
-    /// Forgets what was found before in the same place: a route is built for each of its listeners.
-    fn say_once(&mut self) {
-        for findings in [&mut self.errors, &mut self.warnings] {
-            let mut said = HashSet::new();
-            findings.retain(|finding| said.insert(finding.to_string()));
-        }
+/// A snapshot that serves nothing: the one before the first.
+pub(crate) fn nothing() -> Snapshot {
+    let default = model::Limits::default();
+    Snapshot {
+        generation: 0,
+        listeners: HashMap::new(),
+        sockets: HashMap::new(),
+        backends: Vec::new(),
+        limits: limits(&default, default.connections),
+        record_size: RecordSize::Adaptive,
+        choice: LibraryChoice::always(Library::AwsLc),
+        bandwidths: Bandwidths::new(),
+        tracing: None,
     }
 }
 
@@ -190,7 +189,7 @@ pub(crate) fn build_with(
     inputs: &Inputs<'_>,
     mut material: Material,
 ) -> Result<Built, Error> {
-    let mut report = Report::default();
+    let mut report = Findings::default();
     report.errors.extend(outputs::prepare(config, inputs.mint));
     report.warnings.append(&mut material.warnings);
     if material.errors.is_empty() {
@@ -201,8 +200,8 @@ pub(crate) fn build_with(
     assemble(config, inputs, material, report)
 }
 
-/// Warns of public authorities that know nobody to write to. One with an account elsewhere knows whose that is.
-fn contacts(config: &Config, report: &mut Report) {
+/// Warns of public authorities without a contact address. One with an account elsewhere has its address.
+fn contacts(config: &Config, report: &mut Findings) {
     for authority in config.asked_authorities() {
         if authority.ca.is_none() && authority.eab.is_none() && authority.email.is_none() {
             let name = &authority.name;
@@ -217,53 +216,57 @@ fn contacts(config: &Config, report: &mut Report) {
 /// # Errors
 /// What cannot be used; of the rest of the configuration everything could be before.
 pub(crate) fn rebuild(config: &Config, inputs: &Inputs<'_>, material: Material) -> Result<Built, Error> {
-    assemble(config, inputs, material, Report::default())
+    assemble(config, inputs, material, Findings::default())
+}
+
+/// The parts of a snapshot that its listeners and routes share while it is built.
+struct Assembly<'c> {
+    config: &'c Config,
+    backends: Backends<'c>,
+    access: RuleSets<'c>,
+    bandwidths: Bandwidths,
+    termination: Termination<'c>,
+    contents: Contents,
+    report: Findings,
 }
 
 fn assemble(
     config: &Config,
     inputs: &Inputs<'_>,
     material: Material,
-    mut report: Report,
+    mut report: Findings,
 ) -> Result<Built, Error> {
     let Material { store, sources, wants, .. } = material;
-    let mut backends = Backends::of(config, inputs, &sources, &mut report);
-    let mut termination = Termination::new(&config.tls, &store, inputs.tickets, &sources);
-    let mut access = RuleSets::new(&sources.access);
-    let mut contents = inputs.contents.map(Contents::again).unwrap_or_default();
-    let bandwidths = bandwidths::bandwidths(config, inputs.bandwidths);
-    let tables =
-        routes::tables(config, (&mut backends, &mut access), &bandwidths, &mut termination, &mut report);
+    let mut parts = Assembly {
+        config,
+        backends: Backends::of(config, inputs, &sources, &mut report),
+        access: RuleSets::new(&sources.access),
+        bandwidths: bandwidths::bandwidths(config, inputs.bandwidths),
+        termination: Termination::new(&config.tls, &store, inputs.tickets, &sources),
+        contents: inputs.contents.map(Contents::again).unwrap_or_default(),
+        report,
+    };
+    let tables = routes::tables(&mut parts);
     let mut listeners = HashMap::new();
     for (listener, routes) in config.listeners.iter().zip(tables) {
-        let tls = if listener.tls {
-            listener_tls(config, listener, &mut termination, &store, &mut report)
-        } else {
-            None
-        };
+        let tls = if listener.tls { listener_tls(&mut parts, listener, &store) } else { None };
         let (routes, http) = match listener.mode {
             model::Mode::Tcp => (routes, None),
             model::Mode::Http => {
-                let Ways { rules, http } = http::ways(
-                    (config, listener),
-                    (&mut backends, &mut access),
-                    &bandwidths,
-                    &mut termination,
-                    &mut contents,
-                    &mut report,
-                );
+                let Ways { rules, http } = http::ways(&mut parts, listener);
                 (rules, Some(http))
             }
         };
         let name: Arc<str> = listener.name.as_str().into();
         let network = |range: &model::Cidr| Network::new(range.address(), range.prefix());
         let accept_proxy = listener.accept_proxy.iter().map(network).collect();
-        let routes = Table::new(routes);
-        let addresses = access.rules(&listener.networks);
+        let routes = RouteTable::new(routes);
+        let addresses = parts.access.rules(&listener.networks);
         let built = Listener { name: Arc::clone(&name), accept_proxy, addresses, tls, routes, http };
         listeners.insert(name, Arc::new(built));
     }
-    let tracing = tracing(&config.tracing, &mut report);
+    let Assembly { backends, bandwidths, contents, mut report, .. } = parts;
+    let tracing = tracing(&config.telemetry.tracing, &mut report);
     report.say_once();
     none_or_refused(report.errors)?;
     let (backends, names) = backends.finish();
@@ -272,7 +275,7 @@ fn assemble(
         listeners,
         sockets: HashMap::new(),
         backends,
-        limits: limits(&config.limits),
+        limits: limits(&config.limits, descriptors::connections(config)),
         record_size: record_size(config.tls.record_size),
         choice: inputs.choice,
         bandwidths,
@@ -282,15 +285,15 @@ fn assemble(
 }
 
 fn listener_tls(
-    config: &Config,
-    listener: &model::Listener,
-    termination: &mut Termination<'_>,
-    store: &Arc<Store>,
-    report: &mut Report,
+    parts: &mut Assembly<'_>,
+    listener: &model::ListenerConfig,
+    store: &Arc<CertificateStore>,
 ) -> Option<ListenerTls> {
+    let Assembly { config, termination, report, .. } = parts;
     let terms = termination.terms(&model::RouteTls::default(), &[], None, &At::NOWHERE, report)?;
     let clear_cancel = listener.cancel == model::PostgresCancel::Clear;
-    let preamble = listener.preamble.map(|model::Preamble::Postgres| Preamble::Postgres { clear_cancel });
+    let preamble =
+        listener.preamble.map(|model::PreambleProtocol::Postgres| Preamble::Postgres { clear_cancel });
     let refuses = |what| what == model::Nameless::Refuse;
     let strangers = Strangers {
         without_name: refuses(config.tls.no_server_name),
@@ -301,12 +304,12 @@ fn listener_tls(
         preamble,
         store: Arc::clone(store),
         fallback: terms.configs,
-        ja4: outputs::tell_ja4(config),
+        ja4: outputs::tell_ja4(&config.telemetry.access_log, config.telemetry.log.level),
     })
 }
 
 /// The tracing of requests: none without a collector.
-fn tracing(tracing: &model::Tracing, report: &mut Report) -> Option<Tracing> {
+fn tracing(tracing: &model::TracingConfig, report: &mut Findings) -> Option<Tracing> {
     tracing.otlp.as_ref()?;
     if !cfg!(feature = "otlp") {
         report.error(&At::NOWHERE, WITHOUT_OTLP);
@@ -318,23 +321,25 @@ fn tracing(tracing: &model::Tracing, report: &mut Report) -> Option<Tracing> {
 const WITHOUT_OTLP: &str = "tracing.otlp: this program was built without the feature `otlp`, so that it cannot \
     tell a collector anything; leave [tracing] out, or build it without `--no-default-features`";
 
-fn limits(limits: &model::Limits) -> Limits {
-    let rate = |rate: offramp_config::Rate| Rate { count: rate.count.get(), per: rate.per.duration() };
-    Limits {
-        connections: limits.connections,
+/// The limits of a snapshot, with so many connections at most.
+fn limits(limits: &model::Limits, connections: u32) -> ClientLimits {
+    let rate = |rate: offramp_config::Rate| Quota { count: rate.count.get(), per: rate.per.duration() };
+    ClientLimits {
+        connections,
         connections_per_client: limits.connections_per_client,
         handshakes_per_client: limits.handshakes_per_client.map(rate),
         bandwidth_per_client: limits.bandwidth_per_client.map(Size::bytes).and_then(NonZeroU64::new),
         handshake_timeout: limits.handshake_timeout,
         idle_timeout: limits.idle_timeout,
         max_age: limits.max_age,
+        max_age_grace: limits.max_age_grace,
     }
 }
 
-fn record_size(size: model::RecordSize) -> RecordSize {
+fn record_size(size: model::RecordSizePolicy) -> RecordSize {
     match size {
-        model::RecordSize::Adaptive => RecordSize::Adaptive,
-        model::RecordSize::Fixed(bytes) => RecordSize::Fixed(bytes.get()),
+        model::RecordSizePolicy::Adaptive => RecordSize::Adaptive,
+        model::RecordSizePolicy::Fixed(bytes) => RecordSize::Fixed(bytes.get()),
     }
 }
 

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use offramp_config::model::Backend;
-use offramp_config::{Change, ConfigDiff, ListDiff};
+use offramp_config::model::BackendConfig;
+use offramp_config::{ConfigDiff, ItemChange, ListDiff};
 use offramp_observe::Log;
-use offramp_proxy::live::{Closing, Connections, Filter, Touched, Unanswered};
+use offramp_proxy::live::{Filter, Touched};
+use offramp_proxy::{CloseReport, Connections, StuckWorker};
 
 use crate::history::{History, Requester};
 use crate::view::View;
@@ -28,8 +29,8 @@ impl Closer {
     }
 
     /// Closes the connections that are meant. `what` says in words which these are. It is done and noted whether or not
-    /// whoever asked still waits.
-    pub(crate) async fn close(&self, filter: &Arc<Filter>, what: &str, by: &Requester) -> Closing {
+    /// the requester still waits.
+    pub(crate) async fn close(&self, filter: &Arc<Filter>, what: &str, by: &Requester) -> CloseReport {
         let (closer, filter, by) = (self.clone(), Arc::clone(filter), by.clone());
         let what = what.to_owned();
         let closing = tokio::spawn(async move {
@@ -38,17 +39,17 @@ impl Closer {
             done
         });
         // It is never aborted and does not panic: only the end of the runtime ends it.
-        closing.await.unwrap_or(Closing { count: 0, unanswered: None })
+        closing.await.unwrap_or(CloseReport { count: 0, unanswered: None })
     }
 
     /// Remembers what was closed, and that there may be more.
-    fn note(&self, Closing { count, unanswered }: Closing, what: &str, by: &Requester) {
+    fn note(&self, CloseReport { count, unanswered }: CloseReport, what: &str, by: &Requester) {
         if count == 0 {
             return;
         }
         let what = match unanswered {
             None => what.to_owned(),
-            Some(Unanswered { worker }) => format!("{what}; without worker {worker}, which did not answer"),
+            Some(StuckWorker { worker }) => format!("{what}; without worker {worker}, which did not answer"),
         };
         let fields = [("connections", count.into()), ("which", (&what).into()), ("by", by.as_str().into())];
         self.log.info("connections closed", &fields);
@@ -56,21 +57,21 @@ impl Closer {
     }
 }
 
-/// What a change touches: listeners, routes, backends and servers that become others, or go. `None` where it is nothing
-/// of these.
+/// The connections that a change touches: those of listeners, routes, backends and servers that become others, or go.
+/// `None` where it is nothing of these.
 pub(crate) fn touched(diff: &ConfigDiff) -> Option<Filter> {
     let mut touched = Touched {
         listeners: before(&diff.listeners).map(|listener| listener.name.to_string()).collect(),
-        routes: before(&diff.routes).map(offramp_config::model::Route::name).collect(),
+        routes: before(&diff.routes).map(offramp_config::model::RouteConfig::name).collect(),
         ..Touched::default()
     };
     for change in diff.backends.changes() {
         match change {
-            Change::Added(_) => {}
-            Change::Removed(old) => {
+            ItemChange::Added(_) => {}
+            ItemChange::Removed(old) => {
                 touched.backends.insert(old.name.to_string());
             }
-            Change::Replaced { old, new } => match servers(old, new) {
+            ItemChange::Replaced { old, new } => match servers(old, new) {
                 Some(servers) => {
                     touched.servers.insert(old.name.to_string(), servers);
                 }
@@ -86,17 +87,17 @@ pub(crate) fn touched(diff: &ConfigDiff) -> Option<Filter> {
     is_something.then(|| Filter { touched: Some(touched), ..Filter::default() })
 }
 
-/// What was there before, and is another now or gone.
+/// The items that have become others, or are gone.
 fn before<T: offramp_config::Keyed>(diff: &ListDiff<T>) -> impl Iterator<Item = &T> {
     diff.changes().filter_map(|change| match change {
-        Change::Added(_) => None,
-        Change::Removed(old) | Change::Replaced { old, .. } => Some(old),
+        ItemChange::Added(_) => None,
+        ItemChange::Removed(old) | ItemChange::Replaced { old, .. } => Some(old),
     })
 }
 
 /// The servers that are others, or gone; `None` where more than servers has changed.
-fn servers(old: &Backend, new: &Backend) -> Option<HashSet<String>> {
-    let alike = Backend { servers: new.servers.clone(), ..old.clone() };
+fn servers(old: &BackendConfig, new: &BackendConfig) -> Option<HashSet<String>> {
+    let alike = BackendConfig { servers: new.servers.clone(), ..old.clone() };
     if alike != *new {
         return None;
     }
@@ -125,9 +126,9 @@ mod tests {
         let history = History::default();
         let closer =
             Closer { connections: Connections::default(), history: history.clone(), log: Log::silent() };
-        let unanswered = Some(Unanswered { worker: 1 });
-        closer.note(Closing { count: 0, unanswered }, "older 1h", &Requester::Program);
-        closer.note(Closing { count: 7, unanswered }, "client 192.0.2.1", &Requester::Program);
+        let unanswered = Some(StuckWorker { worker: 1 });
+        closer.note(CloseReport { count: 0, unanswered }, "older 1h", &Requester::Program);
+        closer.note(CloseReport { count: 7, unanswered }, "client 192.0.2.1", &Requester::Program);
         let closed = history.closed();
         assert_eq!((closed.len(), closed[0].count), (1, 7));
         assert_eq!(closed[0].what, "client 192.0.2.1; without worker 1, which did not answer");

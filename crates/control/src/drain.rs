@@ -4,118 +4,133 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 
 use offramp_observe::{LogField, NoticeKind};
-use offramp_proxy::{Command, WorkerHandle};
+use offramp_proxy::{WorkerCommand, WorkerHandle};
 use tokio::sync::oneshot;
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
 
-use crate::event_store::EventStore;
+use crate::heartbeat::Heartbeat;
 use crate::history::Requester;
+use crate::request::{Request, RequestQueue};
 use crate::running::Running;
-use crate::server::Desk;
-use crate::signals::Ask;
+use crate::service::Service as _;
 use crate::stopping::{Cause, Meaning, orderer};
-use crate::upgrade::Carried;
 
-/// How long workers have to end after a second order to stop: they close what is open, and tell of it.
+/// The time for workers to end after a second order to stop: they close what is open, and tell of it.
 const HURRY: Duration = Duration::from_secs(3);
-/// How long the last events may take to be written.
+/// The longest wait for the workers to take the order to drain. One that hangs may never.
+const HEARD: Duration = Duration::from_secs(1);
+/// The time for the last events to be written.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// How it ended.
+/// The end of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// Connections that were cut because they did not finish in time.
     pub cut: u64,
-    /// Whether a second order to stop ended the drain early.
+    /// Set if a second order to stop ended the drain early.
     pub hurried: bool,
-    /// Workers whose thread panicked, a fault of Offramp's.
+    /// Workers that ended by a panic, a fault of Offramp's.
     pub panicked: usize,
 }
 
-impl Running {
-    /// Drains and ends. Whoever orders a second stop through `desk` has what is open closed at once.
-    pub(crate) async fn drain(mut self, desk: &mut Desk, cause: &Cause) -> Exit {
-        let limit = self.config.limits.drain_timeout;
-        let counters = self.crew.page.counters.clone();
-        self.notifier.send("STOPPING=1");
-        let open = counters.totals().active();
-        let by = cause.as_str();
-        let fields = [("connections", open.into()), ("limit_s", limit.as_secs().into()), ("by", by.into())];
-        self.log.info("draining", &fields);
-        self.notices().note(NoticeKind::Stop, "begun", &fields);
-        let at_once = desk.stops.begins(limit);
-        let begun = Instant::now();
-        // Before the sockets close: a successor that replaces the files must not lose its own.
-        self.listening.unlink_all();
-        drop(self.metrics.take());
-        let workers = std::mem::take(&mut self.crew.workers);
-        let order = |limit| {
-            let commanders: Vec<_> = workers.iter().map(WorkerHandle::commander).collect();
-            move || commanders.iter().for_each(|worker| worker.send(Command::Drain { limit }))
-        };
-        let (drain, cut) = (order(limit), order(Duration::ZERO));
-        drain();
-        let told = |meaning, by: &Requester| self.further_order(meaning, by, counters.totals().active());
-        let reopen = || self.reopen();
-        let (ended, hurried) = until_ended(join(workers), desk, at_once, cut, (told, reopen)).await;
-        // Of workers that did not end nobody knows more than that their connections are open.
-        let unended = Ended { cut: counters.totals().active(), panicked: 0 };
-        let Ended { cut, panicked } = ended.unwrap_or(unended);
-        let exit = Exit { cut, hurried, panicked };
-        let end = [("connections_cut", cut.into()), ("hurried", hurried.into())];
-        self.notices().note(NoticeKind::Stop, "ended", &end);
-        // Whoever watches hears of the end.
-        self.endings.extend(self.carried.drain(..).filter_map(Carried::close));
-        for ending in self.endings.drain(..) {
-            // Each is over soon. One that panicked has said so itself.
-            let _ = ending.join();
-        }
-        self.crew.shared.refusals.say_now();
-        let lost = self.crew.flusher.stop(LAST_WORDS).lost();
-        let unstored = self.crew.store.take().map_or(0, EventStore::stop);
-        let fields = [
-            ("connections_cut", exit.cut.into()),
-            ("events_lost", lost.into()),
-            ("events_not_stored", unstored.into()),
-            ("took_s", begun.elapsed().as_secs().into()),
-            ("hurried", exit.hurried.into()),
-        ];
-        self.log.info("stopped", &fields);
-        exit
-    }
-
-    /// Says what comes of an order to stop that came during the drain.
-    fn further_order(&self, meaning: Meaning, by: &Requester, open: u64) {
-        let by = orderer(by);
-        let fields: [LogField<'_>; 2] = [("connections", open.into()), ("by", by.into())];
-        let what = match meaning {
-            Meaning::Hurry => {
-                self.log.warn("another order to stop: open connections are closed now", &fields);
-                "hurried"
-            }
-            Meaning::Nothing => {
-                let message = "another order to stop changes nothing: the drain goes on; `offramp ctl stop --now` or another \
-                               signal closes what is open";
-                self.log.info(message, &fields);
-                "ordered_again"
-            }
-        };
-        self.notices().note(NoticeKind::Stop, what, &fields);
-    }
+/// Drains and ends. A second order to stop, which comes through `queue`, has open connections closed at once.
+pub(crate) async fn drain(mut running: Running, queue: &mut RequestQueue, cause: &Cause) -> Exit {
+    let limit = running.config().limits.drain_timeout;
+    let counters = running.plane.page.counters.clone();
+    let open = counters.totals().active();
+    let by = cause.as_str();
+    let fields = [("connections", open.into()), ("limit_s", limit.as_secs().into()), ("by", by.into())];
+    running.log.info("draining", &fields);
+    running.notices().note(NoticeKind::Stop, "begun", &fields);
+    let at_once = queue.stops.begins(limit);
+    let begun = Instant::now();
+    running.services.listeners.stop();
+    running.services.metrics.stop();
+    running.services.probes.stop();
+    let drained = drain_workers(&mut running, queue, at_once, limit).await;
+    // The number of open connections is all that is known of workers that did not end.
+    let unended = Ended { cut: counters.totals().active(), panicked: 0 };
+    let Ended { cut, panicked } = drained.ended.unwrap_or(unended);
+    let exit = Exit { cut, hurried: drained.hurried, panicked };
+    let end = [("connections_cut", cut.into()), ("hurried", exit.hurried.into())];
+    running.notices().note(NoticeKind::Stop, "ended", &end);
+    // Watchers learn of the end.
+    running.services.admin.stop();
+    running.services.admin.join();
+    running.plane.shared.refusals.say_now();
+    let Running { plane, mut services, log, .. } = running;
+    let lost = plane.flusher.stop(LAST_WORDS).lost();
+    let unstored = services.store.close();
+    let fields = [
+        ("connections_cut", exit.cut.into()),
+        ("events_lost", lost.into()),
+        ("events_not_stored", unstored.into()),
+        ("took_s", begun.elapsed().as_secs().into()),
+        ("hurried", exit.hurried.into()),
+    ];
+    log.info("stopped", &fields);
+    exit
 }
 
-/// What the workers say at their end.
+/// The end of the workers.
+struct Drained {
+    /// `None` if they did not end in time.
+    ended: Option<Ended>,
+    /// Set if an order had them cut open connections.
+    hurried: bool,
+}
+
+/// Has the workers drain, and waits until they have ended.
+async fn drain_workers(
+    running: &mut Running,
+    queue: &mut RequestQueue,
+    at_once: Meaning,
+    limit: Duration,
+) -> Drained {
+    let workers = std::mem::take(&mut running.plane.workers);
+    let order = |limit| {
+        let commanders: Vec<_> = workers.iter().map(WorkerHandle::commander).collect();
+        move || commanders.iter().for_each(|worker| worker.send(WorkerCommand::Drain { limit }))
+    };
+    let (drain, cut) = (order(limit), order(Duration::ZERO));
+    drain();
+    // Logged once it is true: the sockets are closed by then.
+    let _ = timeout(HEARD, Heartbeat::of(&workers).answered()).await;
+    running.notifier.send("STOPPING=1");
+    until_ended(running, join(workers), queue, at_once, cut).await
+}
+
+/// Logs the effect of an order to stop that came during the drain.
+fn log_further_order(running: &Running, meaning: Meaning, by: &Requester) {
+    let (open, by) = (running.plane.page.counters.totals().active(), orderer(by));
+    let fields: [LogField<'_>; 2] = [("connections", open.into()), ("by", by.into())];
+    let what = match meaning {
+        Meaning::Hurry => {
+            running.log.warn("another order to stop: open connections are closed now", &fields);
+            "hurried"
+        }
+        Meaning::Nothing => {
+            let message = "another order to stop changes nothing: the drain goes on; `offramp ctl stop --now` or another \
+                           signal closes what is open";
+            running.log.info(message, &fields);
+            "ordered_again"
+        }
+    };
+    running.notices().note(NoticeKind::Stop, what, &fields);
+}
+
+/// The figures of workers that have ended.
 #[derive(Default)]
 struct Ended {
     /// Connections that they cut.
     cut: u64,
-    /// How many panicked.
+    /// The number of those that panicked.
     panicked: usize,
 }
 
 /// Waits for all workers on a separate thread, because threads cannot be awaited.
 fn join(workers: Vec<WorkerHandle>) -> oneshot::Receiver<Ended> {
-    let (told, ended) = oneshot::channel();
+    let (reply, ended) = oneshot::channel();
     let wait = move || {
         let mut all = Ended::default();
         for worker in workers {
@@ -124,23 +139,22 @@ fn join(workers: Vec<WorkerHandle>) -> oneshot::Receiver<Ended> {
                 None => all.panicked += 1,
             }
         }
-        // Nobody listens any more if it took too long.
-        let _ = told.send(all);
+        // The receiver is gone if it took too long.
+        let _ = reply.send(all);
     };
     // Without a thread there is nothing to wait for: the drain then ends at once.
     let _ = std::thread::Builder::new().name("offramp-drain".to_owned()).spawn(wait);
     ended
 }
 
-/// Waits for the end of the workers, and whether it was hurried: an order that means it has them `cut` what is open, one
-/// more is not waited for. Each order is `told`.
+/// Waits for the end of the workers. An order that means it has them `cut` open connections; one more is not waited for.
 async fn until_ended(
+    running: &Running,
     mut ended: oneshot::Receiver<Ended>,
-    desk: &mut Desk,
+    queue: &mut RequestQueue,
     at_once: Meaning,
     cut: impl Fn(),
-    (told, reopen): (impl Fn(Meaning, &Requester), impl Fn()),
-) -> (Option<Ended>, bool) {
+) -> Drained {
     let hurry = || {
         cut();
         Some(tokio::time::Instant::now() + HURRY)
@@ -153,26 +167,24 @@ async fn until_ended(
                 None => pending().await,
             }
         };
-        tokio::select! {
-            ended = &mut ended => return (ended.ok(), until.is_some()),
-            () = late => return (None, true),
-            request = desk.next() => {
-                match request.ask {
-                    Ask::Stop => {}
-                    Ask::Reopen => {
-                        reopen();
-                        continue;
-                    }
-                    Ask::Reload | Ask::Upgrade | Ask::Change => continue,
+        let by = tokio::select! {
+            ended = &mut ended => return Drained { ended: ended.ok(), hurried: until.is_some() },
+            () = late => return Drained { ended: None, hurried: true },
+            request = queue.next() => match request {
+                Request::Stop { by } => by,
+                Request::Reopen => {
+                    running.reopen();
+                    continue;
                 }
-                let meaning = desk.stops.meaning(&request.by);
-                told(meaning, &request.by);
-                match (meaning, until) {
-                    (Meaning::Nothing, _) => {}
-                    (Meaning::Hurry, None) => until = hurry(),
-                    (Meaning::Hurry, Some(_)) => return (None, true),
-                }
-            }
+                Request::Upgrade(_) | Request::Change(_) => continue,
+            },
+        };
+        let meaning = queue.stops.meaning(&by);
+        log_further_order(running, meaning, &by);
+        match (meaning, until) {
+            (Meaning::Nothing, _) => {}
+            (Meaning::Hurry, None) => until = hurry(),
+            (Meaning::Hurry, Some(_)) => return Drained { ended: None, hurried: true },
         }
     }
 }

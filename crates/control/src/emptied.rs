@@ -1,15 +1,14 @@
 //! Configurations that would take everything down: a file that is empty or was cut short is valid, and nearly never meant.
 
 use offramp_config::Config;
+use offramp_process::Finding;
 
-use crate::error::Finding;
-
-/// Why `after` is not used unless somebody forces it: it has none of something, where `before` has some.
+/// The reason why `after` is not used without force: it has none of something, where `before` has some.
 pub(crate) fn look(before: &Config, after: &Config) -> Vec<Finding> {
     look_at(numbers(before), after)
 }
 
-/// The same, by what [`numbers`] told of `before`.
+/// Like [`look`], by the [`numbers`] of `before`.
 pub(crate) fn look_at(before: [usize; 2], after: &Config) -> Vec<Finding> {
     let lost = KINDS.into_iter().zip(before).zip(numbers(after));
     let lost: Vec<String> = lost
@@ -26,7 +25,7 @@ pub(crate) fn look_at(before: [usize; 2], after: &Config) -> Vec<Finding> {
     ))]
 }
 
-/// How many routes there are, and how many listeners that are written.
+/// The numbers of routes, and of listeners that are written.
 pub(crate) fn numbers(config: &Config) -> [usize; 2] {
     let written = config.listeners.iter().filter(|listener| listener.at.place().is_some()).count();
     [config.routes.len(), written]

@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use offramp_config::Config;
 use offramp_observe::{Log, Sampled, Tap};
-
-use crate::error::Error;
+use offramp_process::Error;
 
 /// A store that is open.
 pub trait EventStore: Send {
-    /// What takes events for it, as a configuration wants them.
+    /// The tap that feeds it, as a configuration wants events.
     fn tap(&self, config: &Config) -> Box<dyn Tap>;
 
-    /// Who tells its figures for the metrics, without waiting for anything.
+    /// The source of its figures for the metrics, which waits for nothing.
     fn figures(&self) -> StoreFigures;
 
     /// Writes what it was given, ends, and says how many events were lost since it was opened. It takes some seconds

@@ -1,7 +1,7 @@
 //! Figures for the metrics that no worker counts: the health of servers, certificates, limits, reloads, spans, the
 //! log store.
 //!
-//! They are gathered when somebody reads the metrics, from what is in force at that moment.
+//! They are gathered when the metrics are read, from what is in force at that moment.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -10,32 +10,35 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use offramp_certs::Certificate;
-use offramp_certs::store::Store;
+use offramp_certs::store::CertificateStore;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::names::{self, Metric};
 use offramp_observe::{Panics, Sampled, Sampler};
-use offramp_proxy::limit::Rate;
-use offramp_proxy::{Shared, Snapshot};
+use offramp_proxy::limit::Quota;
+use offramp_proxy::{SharedResources, Snapshot};
+use offramp_sources::jwks::Fetches;
 use offramp_upstream::Duty;
 
 use crate::acme::Orders;
 use crate::event_store::StoreFigures;
-use crate::jwks::Fetches;
+use crate::notify::NotifyRegistry;
 use crate::push::Spans;
 
-/// How many certificates are shown, those first that end first: each is a series.
+/// The most certificates that are shown, those first that end first: each is a series.
 const CERTIFICATES: usize = 200;
 /// The same of routes with a bandwidth.
 const ROUTES: usize = 200;
 
-/// What became of the reloads.
+/// The outcomes of changes.
 #[derive(Debug)]
 pub(crate) struct Reloads {
     succeeded: AtomicU64,
     refused: AtomicU64,
     last_succeeded: AtomicBool,
-    /// When the configuration in force was loaded, in milliseconds of Unix time.
+    /// The time at which the configuration in force was loaded, in milliseconds of Unix time.
     loaded: AtomicU64,
+    /// Failures to save the configuration in force.
+    unsaved: AtomicU64,
 }
 
 impl Reloads {
@@ -46,6 +49,7 @@ impl Reloads {
             refused: AtomicU64::new(0),
             last_succeeded: AtomicBool::new(true),
             loaded: AtomicU64::new(millis(now)),
+            unsaved: AtomicU64::new(0),
         })
     }
 
@@ -59,7 +63,18 @@ impl Reloads {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn figures(&self) -> [Sampled; 4] {
+    /// Counts a failure to save the configuration in force.
+    pub(crate) fn note_unsaved(&self) {
+        self.unsaved.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The failures to save it.
+    #[cfg(test)]
+    pub(crate) fn unsaved(&self) -> u64 {
+        self.unsaved.load(Ordering::Relaxed)
+    }
+
+    fn figures(&self) -> [Sampled; 5] {
         let count = |outcome: &str, count: &AtomicU64| {
             figure(&names::RELOADS, &[outcome], count.load(Ordering::Relaxed) as f64)
         };
@@ -69,11 +84,12 @@ impl Reloads {
             figure(&names::CONFIG_LOADED, &[], loaded),
             count("success", &self.succeeded),
             count("refused", &self.refused),
+            figure(&names::AUTOSAVE_FAILURES, &[], self.unsaved.load(Ordering::Relaxed) as f64),
         ]
     }
 }
 
-/// What others count.
+/// Figures that other parts count.
 pub(crate) struct Counted {
     /// The log store, if there is one.
     pub(crate) store: Option<StoreFigures>,
@@ -83,6 +99,8 @@ pub(crate) struct Counted {
     pub(crate) fetches: Arc<Fetches>,
     /// The panics of the process.
     pub(crate) panics: Panics,
+    /// The receivers of notifications.
+    pub(crate) registry: Arc<NotifyRegistry>,
 }
 
 impl Counted {
@@ -92,17 +110,19 @@ impl Counted {
         orders: &Arc<Orders>,
         fetches: &Arc<Fetches>,
         panics: Panics,
+        registry: &Arc<NotifyRegistry>,
     ) -> Self {
-        Self { store, orders: Arc::clone(orders), fetches: Arc::clone(fetches), panics }
+        let (orders, fetches, registry) = (Arc::clone(orders), Arc::clone(fetches), Arc::clone(registry));
+        Self { store, orders, fetches, panics, registry }
     }
 }
 
-/// All of it.
+/// Samples every figure of this module.
 pub(crate) fn sampler(
-    shared: Shared,
+    shared: SharedResources,
     spans: Spans,
     reloads: Arc<Reloads>,
-    Counted { store, orders, fetches, panics }: Counted,
+    Counted { store, orders, fetches, panics, registry }: Counted,
 ) -> Sampler {
     Sampler::new(move || {
         let snapshot = shared.current.load();
@@ -126,6 +146,7 @@ pub(crate) fn sampler(
         all.push(figure(&names::PANICS, &[], panics.total() as f64));
         all.extend(servers(&snapshot));
         all.extend(spans.figures());
+        all.extend(registry.figures());
         all.extend(store.iter().flat_map(|figures| figures()));
         all
     })
@@ -135,7 +156,7 @@ fn figure(metric: &'static Metric, labels: &[&str], value: f64) -> Sampled {
     Sampled { metric, labels: labels.iter().map(|label| (*label).into()).collect(), value }
 }
 
-/// How the servers fare.
+/// The health of servers.
 fn servers(snapshot: &Snapshot) -> impl Iterator<Item = Sampled> {
     let now = coarse_ms();
     let servers = snapshot
@@ -154,7 +175,7 @@ fn servers(snapshot: &Snapshot) -> impl Iterator<Item = Sampled> {
     })
 }
 
-/// When certificates end. Several of one name and kind are one figure: that of the first to end.
+/// The ends of certificates. Several of one name and kind are one figure: that of the first to end.
 fn certificates(snapshot: &Snapshot) -> Vec<Sampled> {
     // All listeners have the same store.
     let store = snapshot.listeners.values().find_map(|listener| listener.tls.as_ref()).map(|tls| &tls.store);
@@ -165,7 +186,7 @@ fn certificates(snapshot: &Snapshot) -> Vec<Sampled> {
     })
 }
 
-fn expiries(store: &Store) -> Vec<Sampled> {
+fn expiries(store: &CertificateStore) -> Vec<Sampled> {
     let mut ends: BTreeMap<(String, &str), SystemTime> = BTreeMap::new();
     for certificate in store.certificates() {
         let end = ends.entry((name(certificate), certificate.kind.as_str())).or_insert(certificate.not_after);
@@ -180,8 +201,8 @@ fn expiries(store: &Store) -> Vec<Sampled> {
     ends.into_iter().map(shown).collect()
 }
 
-/// How long certificates have left, by where they come from; of several of one name and source the first to end.
-fn left(store: &Store, now: SystemTime) -> Vec<Sampled> {
+/// The time that certificates have left, by their source; of several of one name and source the first to end.
+fn left(store: &CertificateStore, now: SystemTime) -> Vec<Sampled> {
     let mut ends: BTreeMap<(String, &str), SystemTime> = BTreeMap::new();
     for certificate in store.certificates() {
         let key = (name(certificate), certificate.source.kind());
@@ -201,7 +222,7 @@ fn left(store: &Store, now: SystemTime) -> Vec<Sampled> {
     ends.into_iter().map(shown).collect()
 }
 
-/// What an operator knows a certificate by.
+/// The name of a certificate for operators.
 fn name(certificate: &Certificate) -> String {
     match (certificate.names.first(), certificate.addresses.first()) {
         (Some(name), _) => name.to_string(),
@@ -210,7 +231,7 @@ fn name(certificate: &Certificate) -> String {
     }
 }
 
-/// What clients of routes may move, where that is bounded.
+/// The bandwidths of routes, where they are bounded.
 fn bandwidths(snapshot: &Snapshot) -> Vec<Sampled> {
     let mut rates = BTreeMap::new();
     for ((route, _), bandwidth) in &snapshot.bandwidths {
@@ -222,10 +243,10 @@ fn bandwidths(snapshot: &Snapshot) -> Vec<Sampled> {
     rates.into_iter().take(ROUTES).map(shown).collect()
 }
 
-/// What the limits are, and how much of them is used.
-fn limits(snapshot: &Snapshot, shared: &Shared) -> Vec<Sampled> {
+/// The limits, and their use.
+fn limits(snapshot: &Snapshot, shared: &SharedResources) -> Vec<Sampled> {
     let limits = &snapshot.limits;
-    let per_second = |rate: Rate| f64::from(rate.count) / rate.per.as_secs_f64();
+    let per_second = |rate: Quota| f64::from(rate.count) / rate.per.as_secs_f64();
     // The same for all listeners.
     let http = snapshot.listeners.values().find_map(|listener| listener.http.as_ref());
     let requests = http.and_then(|http| http.limits.requests_per_client);
@@ -267,7 +288,7 @@ fn millis(time: SystemTime) -> u64 {
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use offramp_certs::store::Entry;
+    use offramp_certs::store::StoreEntry;
     use offramp_testkit::ca::{Ca, Key, Leaf};
 
     use super::*;
@@ -295,11 +316,12 @@ mod tests {
         let begun = UNIX_EPOCH + Duration::from_secs(1000);
         let reloads = Reloads::new(begun);
         let figures = |reloads: &Reloads| reloads.figures().map(|sampled| sampled.value);
-        assert_eq!(figures(&reloads), [1.0, 1000.0, 0.0, 0.0]);
+        assert_eq!(figures(&reloads), [1.0, 1000.0, 0.0, 0.0, 0.0]);
         reloads.note(false, begun + Duration::from_secs(1));
-        assert_eq!(figures(&reloads), [0.0, 1000.0, 0.0, 1.0]);
+        assert_eq!(figures(&reloads), [0.0, 1000.0, 0.0, 1.0, 0.0]);
         reloads.note(true, begun + Duration::from_millis(2500));
-        assert_eq!(figures(&reloads), [1.0, 1002.5, 1.0, 1.0]);
+        reloads.note_unsaved();
+        assert_eq!(figures(&reloads), [1.0, 1002.5, 1.0, 1.0, 1.0]);
     }
 
     #[test]
@@ -315,9 +337,9 @@ mod tests {
             certificate.names.clear();
             certificate.addresses = vec![IpAddr::from(Ipv4Addr::from_bits(number / 2))];
             certificate.not_after = UNIX_EPOCH + Duration::from_secs(10_000 - u64::from(number));
-            Entry { certificate: Arc::new(certificate), default: false }
+            StoreEntry { certificate: Arc::new(certificate), default: false }
         };
-        let store = Store::new((0..600).map(entry), now);
+        let store = CertificateStore::new((0..600).map(entry), now);
         let at = UNIX_EPOCH + Duration::from_secs(9501);
         let left = left(&store, at);
         let first = &left[0];

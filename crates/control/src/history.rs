@@ -1,16 +1,17 @@
-//! What became of the latest changes of the configuration: who asked for each, when, and what it did.
+//! The latest changes of the configuration: requester, time and outcome of each.
 //!
 //! It is kept in memory, bounded in length and in the lines of each entry, and readable from any thread. Changes of
-//! certificates alone are not in it: nobody asks for them.
+//! certificates alone are not in it: no operator requests them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use offramp_config::Config;
+use offramp_process::Error;
 
-use crate::error::Error;
-use crate::reload::Changes;
+use crate::changes::Changes;
+use crate::running_config::RunningConfig;
 
 /// Changes that are remembered, and refused ones besides.
 const KEPT: usize = 100;
@@ -19,18 +20,18 @@ const CONFIGURATIONS: usize = 10;
 /// Lines of one entry that are kept: a new file may change thousands of routes.
 const LINES: usize = 200;
 
-/// Who asked for a change.
+/// The requester of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requester {
-    /// Whoever sent SIGHUP.
+    /// The sender of SIGHUP.
     Signal,
-    /// Whoever changed a file of the configuration, with `watch = true`.
+    /// A change of a file of the configuration, with `watch = true`.
     Watch,
     /// The program that embeds the server, through a [`Handle`](crate::Handle).
     Program,
-    /// Nobody: a change was not confirmed in time.
+    /// No requester: a change was not confirmed in time.
     Unconfirmed,
-    /// A client of the admin API: who it is, as far as is known.
+    /// A client of the admin API: its identity as far as it is known.
     Admin(Arc<str>),
 }
 
@@ -48,18 +49,18 @@ impl Requester {
     }
 }
 
-/// How a configuration came about.
+/// The origin of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Another one took its place as a whole.
     Apply,
-    /// One item changed.
+    /// One item of it was edited.
     Edit,
     /// Its file was read again.
     Reload,
-    /// An earlier one came back, because somebody asked for it.
+    /// An earlier one came back on request.
     Rollback,
-    /// An earlier one came back, because nobody confirmed the change.
+    /// An earlier one came back, because the change was not confirmed.
     TakenBack,
 }
 
@@ -84,15 +85,15 @@ pub struct Applied {
     pub number: u64,
     /// The version of the configuration that was in force afterwards; that of the start is 1.
     pub version: u64,
-    /// How.
+    /// The kind of the change.
     pub kind: Kind,
-    /// When.
+    /// The time of the outcome.
     pub at: SystemTime,
-    /// Who asked for it.
+    /// The requester, for the history.
     pub by: Requester,
-    /// What it changed; at most 200 lines.
+    /// Its differences; at most 200 lines.
     pub changes: Changes,
-    /// How many lines were left out.
+    /// The number of lines that were left out.
     pub omitted: usize,
 }
 
@@ -101,30 +102,30 @@ pub struct Applied {
 pub struct Refused {
     /// Its number among all of them since the start.
     pub number: u64,
-    /// How it was meant.
+    /// The kind of the change.
     pub kind: Kind,
-    /// When.
+    /// The time of the outcome.
     pub at: SystemTime,
-    /// Who asked for it.
+    /// The requester, for the history.
     pub by: Requester,
     /// Every fault, with its position where it has one; at most 200.
     pub reasons: Vec<String>,
-    /// How many faults were left out.
+    /// The number of faults that were left out.
     pub omitted: usize,
 }
 
-/// Connections that somebody has closed.
+/// Connections that were closed on request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// Its number among all of them since the start.
     pub number: u64,
-    /// When.
+    /// The time of the outcome.
     pub at: SystemTime,
-    /// Who asked for it.
+    /// The requester, for the history.
     pub by: Requester,
-    /// Which connections these were, in words.
+    /// The connections, in words.
     pub what: String,
-    /// How many.
+    /// The number of closed connections.
     pub count: u64,
 }
 
@@ -140,31 +141,31 @@ struct Kept {
     refused: VecDeque<Refused>,
     closed: VecDeque<Closed>,
     /// The latest configurations by version, the newest last.
-    configurations: VecDeque<(u64, Arc<Config>)>,
-    /// Of these, those that nobody has confirmed.
+    configurations: VecDeque<(u64, RunningConfig)>,
+    /// Of these, those that were not confirmed.
     discarded: Vec<u64>,
 }
 
 impl History {
     /// Of a process that begins with this configuration.
-    pub(crate) fn of(config: &Arc<Config>) -> Self {
+    pub(crate) fn of(running: &RunningConfig) -> Self {
         let history = Self::default();
-        history.keep(config);
+        history.keep(running);
         history
     }
 
     /// Remembers the configuration in force, for a way back to it. A version has one; that of a reload without a
     /// difference is that of the version before.
-    pub(crate) fn keep(&self, config: &Arc<Config>) {
+    pub(crate) fn keep(&self, running: &RunningConfig) {
         let mut kept = self.kept();
         let version = kept.version();
         match kept.configurations.back_mut() {
-            Some((last, same)) if *last == version => *same = Arc::clone(config),
+            Some((last, same)) if *last == version => *same = running.clone(),
             _ => {
                 if kept.configurations.len() == CONFIGURATIONS {
                     kept.configurations.pop_front();
                 }
-                kept.configurations.push_back((version, Arc::clone(config)));
+                kept.configurations.push_back((version, running.clone()));
                 let oldest = kept.configurations.front().map_or(version, |(oldest, _)| *oldest);
                 kept.discarded.retain(|discarded| *discarded >= oldest);
             }
@@ -172,33 +173,33 @@ impl History {
     }
 
     /// The configuration of a version, if it is one of the latest ten.
-    pub(crate) fn configuration(&self, version: u64) -> Option<Arc<Config>> {
+    pub(crate) fn configuration(&self, version: u64) -> Option<RunningConfig> {
         let kept = self.kept();
-        kept.configurations.iter().find(|(known, _)| *known == version).map(|(_, config)| Arc::clone(config))
+        kept.configurations.iter().find(|(known, _)| *known == version).map(|(_, running)| running.clone())
     }
 
-    /// Takes note that nobody has confirmed a version: only who names it goes back to it.
+    /// Notes that a version was not confirmed: only a rollback that names it leads to it.
     pub(crate) fn discard(&self, version: u64) {
         self.kept().discarded.push(version);
     }
 
     /// The latest configuration that is another than `current`, which is in force, and was confirmed if it had to be.
-    pub(crate) fn before(&self, current: &Config) -> Option<Arc<Config>> {
+    pub(crate) fn before(&self, current: &Config) -> Option<RunningConfig> {
         let kept = self.kept();
-        let is_meant = |(version, config): &&(u64, Arc<Config>)| {
-            !kept.discarded.contains(version) && **config != *current
+        let is_meant = |(version, running): &&(u64, RunningConfig)| {
+            !kept.discarded.contains(version) && *running.config != *current
         };
-        kept.configurations.iter().rev().skip(1).find(is_meant).map(|(_, config)| Arc::clone(config))
+        kept.configurations.iter().rev().skip(1).find(is_meant).map(|(_, running)| running.clone())
     }
 
-    /// The versions whose configurations are remembered.
+    /// The versions with remembered configurations.
     #[must_use]
     pub fn configurations(&self) -> Vec<u64> {
         self.kept().configurations.iter().map(|(version, _)| *version).collect()
     }
 
     /// Takes note of how a change ended. One that changes nothing is not remembered: there are few places.
-    pub fn note(&self, outcome: &Result<Changes, Error>, (kind, by): (Kind, Requester), at: SystemTime) {
+    pub fn note(&self, outcome: &Result<Changes, Error>, kind: Kind, by: Requester, at: SystemTime) {
         let mut kept = self.kept();
         match outcome {
             Ok(changes) if changes.is_none() => {}
@@ -222,14 +223,14 @@ impl History {
         }
     }
 
-    /// Takes note of connections that were closed for somebody.
+    /// Notes connections that were closed on request.
     pub fn note_closed(&self, what: &str, count: u64, by: Requester, at: SystemTime) {
         let mut kept = self.kept();
         let number = kept.closed.back().map_or(1, |last| last.number + 1);
         push(&mut kept.closed, Closed { number, at, by, what: what.to_owned(), count });
     }
 
-    /// The latest 100 times that connections were closed for somebody, the newest first.
+    /// The latest 100 times that connections were closed on request, the newest first.
     #[must_use]
     pub fn closed(&self) -> Vec<Closed> {
         self.kept().closed.iter().rev().cloned().collect()
@@ -254,7 +255,7 @@ impl History {
         self.kept().refused.iter().rev().cloned().collect()
     }
 
-    /// Whoever panicked with the lock has left nothing half done that matters.
+    /// A panic with the lock held leaves nothing half done that matters.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -278,7 +279,7 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::*;
-    use crate::error::Finding;
+    use offramp_process::Finding;
 
     #[test]
     fn the_latest_hundred_of_each_kind_are_kept_with_two_hundred_lines() {
@@ -291,9 +292,9 @@ mod tests {
         };
         let faults: Vec<Finding> = (0..1000).map(|fault| Finding::nowhere(fault.to_string())).collect();
         for _ in 0..150 {
-            history.note(&Ok(many.clone()), (Kind::Reload, Requester::Watch), UNIX_EPOCH);
-            history.note(&Ok(Changes::default()), (Kind::Reload, Requester::Watch), UNIX_EPOCH);
-            history.note(&Err(faults.clone().into()), (Kind::Apply, Requester::Signal), UNIX_EPOCH);
+            history.note(&Ok(many.clone()), Kind::Reload, Requester::Watch, UNIX_EPOCH);
+            history.note(&Ok(Changes::default()), Kind::Reload, Requester::Watch, UNIX_EPOCH);
+            history.note(&Err(faults.clone().into()), Kind::Apply, Requester::Signal, UNIX_EPOCH);
             history.note_closed("client 192.0.2.1", 3, Requester::Program, UNIX_EPOCH);
         }
         let closed = history.closed();

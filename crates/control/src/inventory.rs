@@ -5,29 +5,29 @@ use std::time::SystemTime;
 
 use offramp_certs::Certificate;
 use offramp_config::Config;
-use offramp_config::model::{HostPattern, Route, Target};
+use offramp_config::model::{HostPattern, RouteConfig, RouteTarget};
+use offramp_process::Finding;
+use offramp_sources::certificates::{OnFault, Sources};
 
 use crate::build::{Material, route_name};
-use crate::certificates::{OnFault, Sources};
-use crate::error::Finding;
 
 /// A certificate that clients may get.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// It.
+    /// The certificate in use.
     pub certificate: Arc<Certificate>,
-    /// The names of the routes whose hosts it covers.
+    /// The names of the routes with a host that it covers.
     pub routes: Vec<String>,
 }
 
-/// What was found.
+/// The certificates that were found.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     /// The certificates that can be used, in the order of the configuration.
     pub listed: Vec<Listed>,
-    /// What cannot be used.
+    /// Errors of the certificate.
     pub errors: Vec<Finding>,
-    /// What an operator should know.
+    /// Warnings of the certificate.
     pub warnings: Vec<Finding>,
 }
 
@@ -35,7 +35,8 @@ pub struct Inventory {
 #[must_use]
 pub fn certificates(config: &Config, now: SystemTime) -> Inventory {
     let material = Material::read(config, &Sources::default(), now, OnFault::Refuse, false);
-    let terminated: Vec<&Route> = config.routes.iter().filter(|route| is_terminated(config, route)).collect();
+    let terminated: Vec<&RouteConfig> =
+        config.routes.iter().filter(|route| is_terminated(config, route)).collect();
     let routes = |certificate: &Certificate| {
         let covered =
             terminated.iter().filter(|route| route.hosts.iter().any(|host| covers(certificate, host)));
@@ -46,8 +47,8 @@ pub fn certificates(config: &Config, now: SystemTime) -> Inventory {
     Inventory { listed: listed.collect(), errors: material.errors, warnings: material.warnings }
 }
 
-fn is_terminated(config: &Config, route: &Route) -> bool {
-    !matches!(route.target, Target::Passthrough(_))
+fn is_terminated(config: &Config, route: &RouteConfig) -> bool {
+    !matches!(route.target, RouteTarget::Passthrough(_))
         && config.listeners.iter().any(|listener| listener.tls && route.applies_to(listener))
 }
 

@@ -1,92 +1,112 @@
-//! Start, reload and shutdown: every change of the running process.
+//! The control plane: every change of the running process, from its start to its end.
 //!
-//! [`Server::start`] puts a configuration in force: descriptors, AEADs, sockets, keys, user, workers,
-//! in that order. [`Server::run`] then waits on its own event loop for signals, for requests of a
-//! [`Handle`], and for periodic work: renewals of the local CA, ticket keys, host names.
+//! A [`Server`] runs one event loop on the thread that calls [`Server::run`] (`supervisor`). Signals, `watch`, the admin
+//! API and `offramp ctl` send the same requests to it ([`Handle`], `request`), one at a time. There is one contract for
+//! every change of the configuration (`transact`): it is read beside the one in force (`draft`), each service prepares a
+//! step (`plan`), all mistakes are reported together, and only then every step is put in force, in one order (`commit`).
+//! The start is the first change, made to services that serve nothing. Open connections do not change. Nothing here
+//! touches the bytes of a connection.
 //!
-//! There is one contract for every change. The new configuration is read and built beside the current
-//! one, and *all* faults are reported. Only if everything succeeds does it replace the current one.
-//! Open connections do not change. Nothing here touches the bytes of a connection.
+//! A part of the process that follows the configuration is a `Service` in a file of `services`: it sees its own part of
+//! the configuration, prepares without changing anything, and commits without failing. The `ledger` has the
+//! configuration in force, the changes that led to it, and the one that waits to be confirmed.
 //!
-//! | question | module |
+//! | to find | look at |
 //! | --- | --- |
-//! | what does a configuration mean for a worker? | `build` |
-//! | what was read from certificates, and when is it read again? | `certificates` |
-//! | which sockets stay, come and go? | `plan` (pure), `listeners` |
-//! | what happens at start, on reload, as time passes, at the end? | `server`, `reload`, `upkeep`, `drain` |
-//! | who may change what, and how is it taken back? | `change` |
-//! | who changed what, and when? | `history` |
-//! | which open connections does a change touch, and who closed some? | `connections` |
-//! | who may enter, by which files? | `access` |
-//! | who has the keys of tokens, and when are they fetched? | `jwks` |
-//! | what do others see of the process? | `view`, `notes` |
-//! | what does an order to stop mean, and a second one? | `stopping` |
-//! | which servers are alive? | `probes` |
-//! | who obtains and renews certificates? | `acme` |
-//! | how does the log store get its events? | `event_store` |
-//! | how does another process take over? | `upgrade`, `inherited` |
-//! | who may read the keys? | `privileges`, `state` |
-//! | what does the process forbid itself, and who does it instead? | `sandbox`, `helper` |
+//! | the meaning of a configuration for workers | `build` |
+//! | files, certificates, keys of tokens and host names that are read | the crate [`offramp_sources`] |
+//! | new certificates, when a source has changed | `refresh` |
+//! | the sockets that stay, come and go | `socket_plan` (pure), `listeners` |
+//! | the way back from a change | `confirmation` |
+//! | the configuration in force after a crash | `autosave`, `resume` |
+//! | what the file has | `config_file`, `differences` |
+//! | the change of a single item of the text | `edits` |
+//! | the process as other threads see it | `view`, `history`, `notes` |
+//! | the end, and a second order to stop | `drain`, `stopping` |
+//! | another process that takes over | `upgrade` |
+//! | certificates of authorities | `acme` |
+//! | notifications for operators | `notify` |
+//! | the operating system's view of the process | the crate [`offramp_process`] |
+//!
+//! A server in a process of its own takes a configuration, and runs until an order to stop:
+//!
+//! ```no_run
+//! # fn example(start: offramp_control::Start) -> Result<(), offramp_process::Error> {
+//! let server = offramp_control::Server::start(start)?;
+//! let handle = server.handle();
+//! std::thread::spawn(move || handle.reload());
+//! let exit = server.run();
+//! assert_eq!(exit.panicked, 0);
+//! # Ok(())
+//! # }
+//! ```
 
-mod access;
 mod acme;
+mod autosave;
 mod build;
-mod certificates;
 mod change;
-mod config_watch;
+mod changes;
+mod commit;
+mod config_file;
+mod confirmation;
 mod connections;
-mod descriptors;
+mod data_plane;
+mod differences;
+mod draft;
 mod drain;
+mod edits;
 mod emptied;
-mod error;
 mod event_store;
 mod figures;
-mod helper;
+mod heartbeat;
 mod history;
-mod inherited;
 mod inventory;
-mod jwks;
+mod ledger;
 mod listeners;
 mod metrics;
 mod notes;
+mod notify;
 pub mod outputs;
+mod persist;
 mod phases;
 mod plan;
-mod privileges;
 mod probes;
 mod push;
-mod reload;
-mod resolve;
+mod refresh;
+mod request;
+mod resume;
 mod running;
-mod sandbox;
+mod running_config;
 mod server;
 mod servers;
-mod signals;
-mod state;
+mod service;
+mod services;
+mod socket_plan;
 mod stopping;
-mod supervise;
-mod unwritten;
+mod supervisor;
+mod transact;
 mod upgrade;
-mod upkeep;
 mod view;
-mod watchdog;
-mod web;
+mod warnings;
 
 pub use acme::{Issued, OneOrder, control_socket, order_once};
+pub use autosave::saved_document;
 pub use build::{check, check_files};
 pub use change::{Change, NotChanged, Report, Terms};
+pub use changes::Changes;
 pub use drain::Exit;
-pub use error::{Error, Error as StartError, Finding};
 pub use event_store::{EventStore, OpenStore, StoreFigures};
-pub use helper::Helper;
 pub use history::{Applied, Closed, History, Kind as ChangeKind, Refused, Requester};
 pub use inventory::{Inventory, Listed, certificates as inventory};
+pub use notify::{ReceiverView, TrialOutcome};
 pub use offramp_proxy::NetworkSet;
 pub use offramp_proxy::credentials::user_line;
-pub use offramp_proxy::live::{Closing, Connections, Cursor, Filter, LiveConnection, Page, Unanswered};
-pub use reload::Changes;
-pub use sandbox::Reach;
-pub use server::{Bound, Handle, Origin, Server, Socket, Start};
+pub use offramp_proxy::live::{Filter, LiveConnection};
+pub use offramp_proxy::{CloseReport, ConnectionPage, Connections, Cursor, StuckWorker};
+pub use persist::{ReplaceError, replace_text};
+pub use request::Handle;
+pub use server::{Bound, Server, Socket, Start, StartFrom};
+pub use services::Carried;
 pub use stopping::Stopping;
-pub use upgrade::{Carried, HANDOVER, Heir, Program, Refuser, Upgraded};
+pub use upgrade::{Heir, Upgraded};
 pub use view::{BackendView, CheckView, InForce, ServerView, View};

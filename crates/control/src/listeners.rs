@@ -8,24 +8,28 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use offramp_config::model::ListenAddress;
-use offramp_config::{At, Config};
-use offramp_net::{Address, listen};
+use offramp_config::At;
+use offramp_config::model::{ListenAddress, ListenerConfig};
+use offramp_net::{Address, listen, port_holder};
 use offramp_observe::Log;
-use offramp_proxy::{AcceptorId, Command, Snapshot, WorkerHandle};
+use offramp_process::Finding;
+use offramp_process::inherited::WantedSocket;
+use offramp_process::inherited::{Label, Purpose, Set, Unwanted};
+use offramp_proxy::{AcceptorId, Snapshot, WorkerCommand, WorkerHandle};
 
-use crate::error::Finding;
-use crate::inherited::{Label, Purpose, Set};
-use crate::plan::{Held, Plan, Wanted, plan};
+use crate::socket_plan::{HeldSocket, SocketPlan, plan};
 
 use reserve::Reserved;
 
 /// The sockets that are open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Listening {
     open: Vec<Open>,
     /// Those that an unconfirmed change has given up.
     reserved: Vec<Arc<Reserved>>,
+    /// The number of workers, each of which accepts on a socket of its own.
+    pub(crate) workers: usize,
+    pub(crate) log: Log,
 }
 
 /// One open address. Workers have its sockets. They are kept here too, for a process that takes the place of this one:
@@ -35,37 +39,37 @@ struct Open {
     /// One, or more where there are more sockets than workers.
     ids: Vec<AcceptorId>,
     kept: Vec<OwnedFd>,
-    /// Whether the service manager keeps them too.
+    /// Set if the service manager keeps them too.
     foreign: bool,
-    held: Held,
+    held: HeldSocket,
     bound: Address,
 }
 
 /// A socket for each worker at least, not yet with them.
 #[derive(Debug)]
 pub(crate) struct Fresh {
-    wanted: Wanted,
+    wanted: WantedSocket,
     bound: Address,
     /// Its name towards workers; several where a worker gets more than one socket of the address.
     ids: Vec<AcceptorId>,
     fds: Vec<OwnedFd>,
     /// The same sockets, each once.
     kept: Vec<OwnedFd>,
-    /// Whether another process opened them, and whether that is the service manager, which keeps them.
+    /// Set if another process opened them: the service manager, which keeps them, or the one before.
     adopted: bool,
     foreign: bool,
     /// The sockets that were kept for the way back.
     reserved: Option<Arc<Reserved>>,
-    /// Whether they do not listen yet.
+    /// Set if they do not listen yet.
     waits: bool,
 }
 
-/// A wanted listener, and its position in the configuration.
-pub(crate) fn wanted(config: &Config) -> (Vec<Wanted>, Vec<At>) {
-    let sockets = config.listeners.iter().flat_map(|listener| {
+/// The sockets of listeners, and their positions in the configuration.
+pub(crate) fn wanted(listeners: &[ListenerConfig]) -> (Vec<WantedSocket>, Vec<At>) {
+    let sockets = listeners.iter().flat_map(|listener| {
         let name: Arc<str> = listener.name.as_str().into();
         listener.addresses.iter().map(move |address| {
-            (Wanted { listener: Arc::clone(&name), address: net_address(address) }, listener.at.clone())
+            (WantedSocket { listener: Arc::clone(&name), address: net_address(address) }, listener.at.clone())
         })
     });
     sockets.unzip()
@@ -79,7 +83,7 @@ pub(crate) fn net_address(address: &ListenAddress) -> Address {
     }
 }
 
-/// Where the sockets of an address come from.
+/// The origin of an address's sockets.
 #[derive(Debug)]
 pub(crate) enum Opening {
     /// Another process has opened them.
@@ -103,7 +107,12 @@ fn next_id() -> AcceptorId {
 ///
 /// # Errors
 /// Which address, why not, and what to do.
-pub(crate) fn open(wanted: &Wanted, at: &At, workers: usize, opening: Opening) -> Result<Fresh, Finding> {
+pub(crate) fn open(
+    wanted: &WantedSocket,
+    at: &At,
+    workers: usize,
+    opening: Opening,
+) -> Result<Fresh, Finding> {
     let waits = matches!(opening, Opening::BesideOwn);
     let refused = |error: io::Error| {
         let shared = waits && error.kind() == io::ErrorKind::AddrInUse;
@@ -138,22 +147,21 @@ const BESIDE_OTHERS: &str = ". If Offramp itself listens on this port at the mom
      Offramp was started as root, or of the service manager) cannot be replaced while they are open; restart Offramp to \
      change the address";
 
-/// Why an address cannot be listened on, and what to do.
+/// The reason why an address cannot be listened on, with a remedy.
 pub(crate) fn explain(address: &Address, error: &io::Error) -> String {
     let port = match address {
         Address::Tcp(tcp) => Some(tcp.port()),
         Address::Unix(_) => None,
     };
     let advice = match (error.kind(), port) {
-        (io::ErrorKind::AddrInUse, Some(port)) => {
-            format!("find the process with `ss -ltnp 'sport = :{port}'`, stop it or choose another port")
-        }
+        (io::ErrorKind::AddrInUse, Some(port)) => port_holder::advice(port),
         (io::ErrorKind::AddrInUse, None) => {
             "another process listens there; find it with `ss -lxp`, stop it or choose another path".into()
         }
         (io::ErrorKind::PermissionDenied, Some(port)) if port < 1024 => {
             "ports below 1024 need the capability CAP_NET_BIND_SERVICE: give it with AmbientCapabilities= \
-             in the systemd unit or with `setcap`, start as root, or choose a higher port"
+             in the systemd unit or with `setcap`, open them to all in a container (`--sysctl \
+             net.ipv4.ip_unprivileged_port_start=0`), start as root, or choose a higher port"
                 .into()
         }
         (io::ErrorKind::PermissionDenied, None) => {
@@ -176,7 +184,7 @@ impl Fresh {
         (self.wanted.listener.to_string(), self.bound.clone())
     }
 
-    /// Has sockets listen that were kept for the way back, or opened beside others: who connects waits from now on.
+    /// Has sockets listen that were kept for the way back, or opened beside others: clients that connect wait from now on.
     pub(crate) fn begin(&self, log: &Log) {
         let (begun, message) = match &self.reserved {
             Some(reserved) => (reserved.resume(), "an address does not come back"),
@@ -198,9 +206,14 @@ impl Fresh {
 }
 
 impl Listening {
+    /// Nothing is listened on yet.
+    pub(crate) fn new(workers: usize, log: Log) -> Self {
+        Self { open: Vec::new(), reserved: Vec::new(), workers, log }
+    }
+
     /// Plans the way to what is wanted.
-    pub(crate) fn plan(&self, wanted: &[Wanted]) -> Plan {
-        let held: Vec<Held> = self.open.iter().map(|open| open.held.clone()).collect();
+    pub(crate) fn plan(&self, wanted: &[WantedSocket]) -> SocketPlan {
+        let held: Vec<HeldSocket> = self.open.iter().map(|open| open.held.clone()).collect();
         plan(&held, wanted)
     }
 
@@ -210,38 +223,38 @@ impl Listening {
     }
 
     /// The addresses that a plan gives up.
-    pub(crate) fn closing<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = &'a Address> {
+    pub(crate) fn closing<'a>(&'a self, plan: &'a SocketPlan) -> impl Iterator<Item = &'a Address> {
         plan.close.iter().map(|at| &self.open[*at].bound)
     }
 
-    /// Has workers serve those who wait and close what the plan gives up; with `keep` the sockets stay reserved. Must come
+    /// Has workers serve the clients that wait and close what the plan gives up; with `keep` the sockets stay reserved. Must come
     /// before [`Self::serve`] of the same plan.
-    pub(crate) fn close(&mut self, plan: &Plan, workers: &[WorkerHandle], keep: bool) {
+    pub(crate) fn close(&mut self, plan: &SocketPlan, workers: &[WorkerHandle], keep: bool) {
         for at in &plan.close {
             let open = &mut self.open[*at];
             let reserved = (keep && !open.kept.is_empty()).then(|| {
                 let kept = std::mem::take(&mut open.kept);
                 let acceptors = kept.len().max(workers.len());
-                Arc::new(Reserved::new(
-                    (open.held.clone(), open.bound.clone()),
-                    open.foreign,
-                    kept,
-                    acceptors,
-                ))
+                Arc::new(Reserved::new(open.held.clone(), open.bound.clone(), open.foreign, kept, acceptors))
             });
             if reserved.is_none() {
                 open.give_up();
             }
             open.order(workers, |id, number| {
                 let reserve = reserved.as_ref().map(|reserved| (reserved.sockets(), number));
-                Command::Unlisten { id, reserve }
+                WorkerCommand::Unlisten { id, reserve }
             });
             self.reserved.extend(reserved);
         }
     }
 
+    /// Forgets what [`Self::close`] has closed, where [`Self::serve`] does not follow.
+    pub(crate) fn forget_closed(&mut self) {
+        self.open.retain(|open| !open.kept.is_empty());
+    }
+
     /// The sockets that were kept for what is wanted.
-    pub(crate) fn reserved(&self, wanted: &Wanted) -> Option<Arc<Reserved>> {
+    pub(crate) fn reserved(&self, wanted: &WantedSocket) -> Option<Arc<Reserved>> {
         self.reserved.iter().find(|reserved| reserved.is(wanted)).map(Arc::clone)
     }
 
@@ -264,21 +277,27 @@ impl Listening {
         })
     }
 
-    /// Leaves everything to a process that has the sockets, too, but for the addresses `unwanted`, as
-    /// [`Self::sockets`] counts them: they are closed after who waits there was served.
-    pub(crate) fn leave(&mut self, unwanted: &[usize], workers: &[WorkerHandle]) {
-        for (at, mut open) in std::mem::take(&mut self.open).into_iter().enumerate() {
-            if unwanted.contains(&at) {
+    /// Leaves each address to a process that has its sockets, too, or closes it after the clients in its queue were
+    /// served, where `unwanted` tells so.
+    pub(crate) fn leave(&mut self, unwanted: &mut Unwanted, workers: &[WorkerHandle]) {
+        for mut open in std::mem::take(&mut self.open) {
+            if unwanted.next_is_left() {
                 open.give_up();
-                open.order(workers, |id, _| Command::Unlisten { id, reserve: None });
+                open.order(workers, |id, _| WorkerCommand::Unlisten { id, reserve: None });
             } else {
-                open.order(workers, |id, _| Command::Leave { id });
+                open.order(workers, |id, _| WorkerCommand::Leave { id });
             }
         }
     }
 
     /// Writes into a snapshot what the sockets serve when the plan is carried out.
-    pub(crate) fn assign(&self, plan: &Plan, wanted: &[Wanted], fresh: &[Fresh], snapshot: &mut Snapshot) {
+    pub(crate) fn assign_sockets(
+        &self,
+        plan: &SocketPlan,
+        wanted: &[WantedSocket],
+        fresh: &[Fresh],
+        snapshot: &mut Snapshot,
+    ) {
         let kept = plan.keep.iter().map(|(at, want)| (&self.open[*at].ids, &wanted[*want].listener));
         let fresh = fresh.iter().map(|fresh| (&fresh.ids, &fresh.wanted.listener));
         for (ids, name) in kept.chain(fresh) {
@@ -289,11 +308,11 @@ impl Listening {
     }
 
     /// Has workers accept on `fresh`, and takes note of what the plan keeps and gives up. The snapshot
-    /// must already be the one of [`Self::assign`].
+    /// must already be the one of [`Self::assign_sockets`].
     pub(crate) fn serve(
         &mut self,
-        plan: &Plan,
-        wanted: &[Wanted],
+        plan: &SocketPlan,
+        wanted: &[WantedSocket],
         fresh: Vec<Fresh>,
         workers: &[WorkerHandle],
     ) {
@@ -306,13 +325,17 @@ impl Listening {
             }
         }
         for Fresh { wanted, bound, ids, fds, kept, foreign, .. } in fresh {
-            let Wanted { listener, address } = wanted;
+            let WantedSocket { listener, address } = wanted;
             for (at, fd) in fds.into_iter().enumerate() {
                 // A worker that gets another socket of the address knows it by another name.
                 let id = ids[at / workers.len()];
-                workers[at % workers.len()].send(Command::Listen { id, listener: Arc::clone(&listener), fd });
+                workers[at % workers.len()].send(WorkerCommand::Listen {
+                    id,
+                    listener: Arc::clone(&listener),
+                    fd,
+                });
             }
-            self.open.push(Open { ids, kept, foreign, held: Held { listener, address }, bound });
+            self.open.push(Open { ids, kept, foreign, held: HeldSocket { listener, address }, bound });
         }
     }
 
@@ -333,7 +356,7 @@ impl Open {
     }
 
     /// Orders with the name of each socket towards its worker, and its number as [`Listening::serve`] counts them.
-    fn order(&self, workers: &[WorkerHandle], command: impl Fn(AcceptorId, usize) -> Command) {
+    fn order(&self, workers: &[WorkerHandle], command: impl Fn(AcceptorId, usize) -> WorkerCommand) {
         for (at, worker) in workers.iter().enumerate() {
             for (turn, id) in self.ids.iter().enumerate() {
                 worker.send(command(*id, turn * workers.len() + at));
@@ -354,9 +377,31 @@ pub(crate) fn unlink(address: &Address) {
 mod tests {
     use super::*;
 
+    /// A change that ends between the two leaves addresses that are open by name only.
+    #[test]
+    fn what_was_closed_without_an_end_is_opened_again() {
+        let wanted = |port: &str| WantedSocket {
+            listener: "web".into(),
+            address: Address::Tcp(format!("127.0.0.1:{port}").parse().unwrap()),
+        };
+        let (first, second) = (wanted("0"), wanted("1"));
+        for keep in [false, true] {
+            let mut listening = Listening::new(1, Log::silent());
+            let fresh = open(&first, &At::NOWHERE, 1, Opening::Alone).unwrap();
+            let Fresh { bound, ids, kept, foreign, wanted: WantedSocket { listener, address }, .. } = fresh;
+            listening.open.push(Open { ids, kept, foreign, held: HeldSocket { listener, address }, bound });
+            let plan = listening.plan(std::slice::from_ref(&second));
+            listening.close(&plan, &[], keep);
+            listening.forget_closed();
+            assert_eq!(listening.reserved(&first).is_some(), keep);
+            let plan = listening.plan(std::slice::from_ref(&first));
+            assert_eq!((plan.open, plan.keep, plan.close), (vec![0], vec![], vec![]));
+        }
+    }
+
     #[test]
     fn what_is_in_the_way_is_explained() {
-        let one = |address: Address| Wanted { listener: "web".into(), address };
+        let one = |address: Address| WantedSocket { listener: "web".into(), address };
         let first = open(&one(Address::Tcp("127.0.0.1:0".parse().unwrap())), &At::NOWHERE, 2, Opening::Alone)
             .unwrap();
         assert_eq!(first.fds.len(), 2);

@@ -3,7 +3,7 @@
 //! `GET /metrics?created` as OpenMetrics has the times since when figures are counted as well.
 //!
 //! It runs on the control thread and reads counters; no worker notices. Each connection serves one
-//! request and is bounded in time, and there are few at once: whoever floods this endpoint keeps out
+//! request and is bounded in time, and there are few at once: a client that floods this endpoint keeps out
 //! other readers of it, and nothing more.
 
 use std::convert::Infallible;
@@ -21,25 +21,24 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use offramp_config::{Config, model};
 use offramp_net::listen::{AcceptError, Acceptor};
-use offramp_net::{Address, Peer, listen};
+use offramp_net::{Address, PeerAddress, listen};
 use offramp_observe::{ClientSettings, Exposition, ExpositionFormat, Log, panics};
+use offramp_process::inherited::{Inherited, Purpose};
+use offramp_process::{Finding, supervise};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
-use crate::error::Finding;
-use crate::inherited::{Inherited, Purpose};
 use crate::listeners::{explain, net_address, unlink};
-use crate::supervise;
 
 /// Requests at once: a few Prometheus servers and a person.
 const CONNECTIONS: usize = 16;
-/// How long the head of a request may take.
+/// The time limit of a request's head.
 const HEAD: Duration = Duration::from_secs(10);
-/// How long a connection may take from accept to close.
+/// The time limit of a connection from accept to close.
 const WHOLE: Duration = Duration::from_secs(30);
-/// How long accepting pauses when descriptors or memory have run out.
+/// The pause of accepting when descriptors or memory have run out.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The endpoint as it runs; it ends when dropped, connections included once they are done.
@@ -48,21 +47,22 @@ pub(crate) struct Endpoint {
     task: AbortHandle,
     /// For the process that takes the place of this one.
     socket: OwnedFd,
-    /// Whether the service manager has it too.
+    /// Set if the service manager has it too.
     pub(crate) foreign: bool,
-    /// Whether a process that takes the place of this one has it.
+    /// Set if a process that takes the place of this one has it.
     left: bool,
 }
 
-/// Opens the endpoint's socket.
+/// Opens the endpoint's socket; must be called within a tokio runtime.
 ///
 /// # Errors
 /// Which address, why not, and what to do.
-pub(crate) fn open(endpoint: &model::Endpoint, inherited: &mut Inherited) -> Result<Opened, Finding> {
+pub(crate) fn open(endpoint: &model::ServiceEndpoint, inherited: &mut Inherited) -> Result<Opened, Finding> {
     let address = net_address(&endpoint.address);
     let refused =
         |error: &io::Error| Finding::new(&endpoint.at, format!("metrics: {}", explain(&address, error)));
     let set = inherited.for_address(Purpose::Metrics, "metrics", &address);
+    let adopted = set.is_some();
     let foreign = set.as_ref().is_some_and(|set| set.label.foreign);
     let fds = match set {
         Some(set) => listen::adopt(set.fds, 1),
@@ -71,34 +71,43 @@ pub(crate) fn open(endpoint: &model::Endpoint, inherited: &mut Inherited) -> Res
     let mut fds = fds.map_err(|error| refused(&error))?;
     let Some(fd) = fds.pop() else { return Err(refused(&io::ErrorKind::NotFound.into())) };
     let bound = listen::bound_address(&fd).map_or(address.clone(), Address::Tcp);
-    Ok(Opened { fd, bound, foreign })
+    let socket = fd.try_clone().map_err(|error| refused(&error))?;
+    let acceptor = Acceptor::new(fd).map_err(|error| refused(&error))?;
+    Ok(Opened { acceptor, socket, bound, foreign, adopted })
 }
 
 /// The endpoint's socket, not yet served.
 pub(crate) struct Opened {
-    fd: OwnedFd,
-    pub(crate) bound: Address,
-    /// Whether the service manager has it too.
-    pub(crate) foreign: bool,
+    acceptor: Acceptor,
+    socket: OwnedFd,
+    bound: Address,
+    /// Set where the service manager has it too.
+    foreign: bool,
+    /// Set where another process has opened it.
+    adopted: bool,
+}
+
+impl Opened {
+    /// Takes away the file of a Unix socket.
+    pub(crate) fn abandon(&self) {
+        if !self.adopted {
+            unlink(&self.bound);
+        }
+    }
 }
 
 impl Endpoint {
     /// Serves the page; must be called within a tokio runtime.
-    ///
-    /// # Errors
-    /// The socket cannot be watched.
-    pub(crate) fn serve(opened: Opened, page: Exposition, log: &Log) -> io::Result<Self> {
-        let Opened { fd, bound, foreign } = opened;
-        let socket = fd.try_clone()?;
-        let acceptor = Acceptor::new(fd)?;
+    pub(crate) fn serve(opened: Opened, page: Exposition, log: &Log) -> Self {
+        let Opened { acceptor, socket, bound, foreign, .. } = opened;
         let (acceptor, page, task_log) = (Arc::new(acceptor), Arc::new(page), log.clone());
         let task = supervise::spawn("metrics page", log, move || {
             accept(Arc::clone(&acceptor), Arc::clone(&page), task_log.clone())
         });
-        Ok(Self { bound, task, socket, foreign, left: false })
+        Self { bound, task, socket, foreign, left: false }
     }
 
-    /// The listening socket.
+    /// The listening socket of the endpoint.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -108,7 +117,7 @@ impl Endpoint {
         self.left = true;
     }
 
-    /// Where it listens.
+    /// The address of the endpoint.
     pub(crate) fn address(&self) -> &Address {
         &self.bound
     }
@@ -123,14 +132,14 @@ impl Drop for Endpoint {
     }
 }
 
-/// Which clients have their own figures: none without an output for them.
+/// The clients with their own figures: none without an output for them.
 pub(crate) fn clients(config: &Config) -> ClientSettings {
-    let heard = config.metrics.endpoint.is_some()
-        || config.metrics.graphite.is_some()
-        || config.tracing.metrics
+    let is_read = config.telemetry.metrics.endpoint.is_some()
+        || config.telemetry.metrics.graphite.is_some()
+        || config.telemetry.tracing.metrics
         || config.admin.endpoint.is_some();
-    let top = if heard { config.metrics.top_clients as usize } else { 0 };
-    ClientSettings { top, anonymize: config.access_log.anonymize == model::Anonymize::Ip }
+    let top = if is_read { config.telemetry.metrics.top_clients as usize } else { 0 };
+    ClientSettings { top, anonymize: config.telemetry.access_log.anonymize == model::Anonymize::Ip }
 }
 
 async fn accept(acceptor: Arc<Acceptor>, page: Arc<Exposition>, log: Log) {
@@ -161,12 +170,12 @@ async fn accept(acceptor: Arc<Acceptor>, page: Arc<Exposition>, log: Log) {
     }
 }
 
-async fn connection(fd: OwnedFd, peer: Peer, page: Arc<Exposition>) -> io::Result<()> {
+async fn connection(fd: OwnedFd, peer: PeerAddress, page: Arc<Exposition>) -> io::Result<()> {
     match peer {
-        Peer::Tcp(_) => {
+        PeerAddress::Tcp(_) => {
             talk(tokio::net::TcpStream::from_std(std::net::TcpStream::from(fd))?, page).await;
         }
-        Peer::Unix => {
+        PeerAddress::Unix => {
             talk(tokio::net::UnixStream::from_std(std::os::unix::net::UnixStream::from(fd))?, page).await;
         }
     }
@@ -183,7 +192,7 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, page: Arc<Exposition>
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// The answer; a figure whose making panics costs one scrape, not the connection.
+/// The answer; a panic in a figure costs one scrape, not the connection.
 fn answer_or_500<B>(page: &Exposition, request: &Request<B>) -> Response<Full<Bytes>> {
     panics::catch(|| answer(page, request)).unwrap_or_else(|_| {
         plain(StatusCode::INTERNAL_SERVER_ERROR, "A fault of Offramp's own; its log has the reason.\n")

@@ -1,142 +1,204 @@
-//! Which listening sockets a reload keeps, opens and gives up: pure.
+//! A change of which everything is ready: a step of each service, and the differences that they make.
 //!
-//! Sockets are matched by address. One whose address stays is kept, whatever its listener is called
-//! now: nobody who connects notices. The snapshot says which listener each socket serves, so an address can move
-//! from one to another.
+//! Everything that can fail happens here, and changes nothing. All services are asked before anything is refused, so that
+//! an operator learns of all mistakes at once.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use offramp_net::Address;
+use offramp_config::{Config, ConfigDiff, model};
+use offramp_observe::Log;
+use offramp_process::inherited::Inherited;
+use offramp_process::{Error, Finding, sandbox};
+use offramp_sources::contents::Contents;
+use offramp_sources::jwks::{Fetches, Provider, fetch_new};
+use offramp_sources::resolve::Names;
 
-/// A socket of the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// Its listener's name.
-    pub(crate) listener: Arc<str>,
-    /// Its address as configured.
-    pub(crate) address: Address,
+use crate::build::Material;
+use crate::changes::Changes;
+use crate::notify::Receiver;
+use crate::outputs::Events;
+use crate::push::PushTargets;
+use crate::service::{Service, Way};
+use crate::services::{
+    AccessLogStep, AcmeStep, AcmeWanted, EventsWanted, InUse, LimitsStep, ListenersStep, ListenersWanted,
+    MetricsStep, MetricsWanted, Services, SnapshotStep, SnapshotWanted, TicketsStep,
+};
+
+/// A configuration and everything that was read for it.
+pub(crate) struct Proposal {
+    pub(crate) config: Arc<Config>,
+    /// Changed keys that keep their old value.
+    pub(crate) needs_restart: Vec<&'static str>,
+    /// The differences from the configuration in force; `None` at a start.
+    pub(crate) diff: Option<ConfigDiff>,
+    /// The files and ports that it names and the sandbox denies.
+    pub(crate) denied: Vec<Finding>,
+    pub(crate) material: Material,
+    /// The time by which the certificates were judged.
+    pub(crate) now: SystemTime,
+    /// Set where the local CA may issue; without, nothing is written.
+    pub(crate) mint: bool,
+    /// Set on the way back from a change that was not confirmed.
+    pub(crate) kept: Option<Kept>,
 }
 
-/// A socket that is open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// The name of the listener that it serves.
-    pub(crate) listener: Arc<str>,
-    /// Its address as configured.
-    pub(crate) address: Address,
+/// Everything that was read from files for a configuration, for the way back to it.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    /// The files that routes answer with.
+    pub(crate) contents: Contents,
+    /// The output of events and their form, where they are known.
+    pub(crate) events: Option<Events>,
 }
 
-/// What makes the wanted sockets of the held ones.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A step of each service.
+pub(crate) struct Steps {
+    pub(crate) outputs: OutputSteps,
+    pub(crate) tickets: TicketsStep,
+    pub(crate) limits: LimitsStep,
+    pub(crate) listeners: ListenersStep,
+    pub(crate) snapshot: SnapshotStep,
+    pub(crate) followers: FollowerSteps,
+    pub(crate) metrics: MetricsStep,
+}
+
+/// The steps of services that write.
+pub(crate) struct OutputSteps {
+    pub(crate) log: Option<model::LogConfig>,
+    pub(crate) access_log: AccessLogStep,
+    pub(crate) store: Arc<Config>,
+    pub(crate) push: PushTargets,
+    pub(crate) notify: Vec<Receiver>,
+}
+
+/// The steps of services that follow from a snapshot.
+pub(crate) struct FollowerSteps {
+    /// The time until certificates need something.
+    pub(crate) certificates: Duration,
+    pub(crate) jwks: Vec<Arc<Provider>>,
+    pub(crate) resolver: Names,
+    pub(crate) acme: AcmeStep,
+}
+
+/// A change that cannot fail any more.
 pub(crate) struct Plan {
-    /// Places of held sockets beside those of what they serve from now on.
-    pub(crate) keep: Vec<(usize, usize)>,
-    /// Indexes of wanted sockets to open.
-    pub(crate) open: Vec<usize>,
-    /// Indexes of open sockets to close.
-    pub(crate) close: Vec<usize>,
+    pub(crate) config: Arc<Config>,
+    pub(crate) changes: Changes,
+    pub(crate) steps: Steps,
 }
 
-/// Plans the way from `held` to `wanted`.
-pub(crate) fn plan(held: &[Held], wanted: &[Wanted]) -> Plan {
-    let mut plan = Plan::default();
-    let mut free: Vec<bool> = vec![true; held.len()];
-    let mut unmet: Vec<usize> = (0..wanted.len()).collect();
-    // Those of the same name first: several may have the same address where the port is 0.
-    for same_name in [true, false] {
-        unmet.retain(|&want| {
-            let Wanted { listener, address } = &wanted[want];
-            let fits = |at: &usize| {
-                free[*at] && held[*at].address == *address && (!same_name || held[*at].listener == *listener)
-            };
-            let Some(at) = (0..held.len()).find(fits) else { return true };
-            free[at] = false;
-            plan.keep.push((at, want));
-            false
+impl Plan {
+    /// The way from what services do to what a proposal wants. At a start `inherited` has the sockets of another process.
+    /// To be called within the runtime.
+    ///
+    /// # Errors
+    /// Everything that stands in the way.
+    pub(crate) fn between(
+        services: &Services,
+        proposal: Proposal,
+        inherited: &mut Inherited,
+    ) -> Result<Self, Error> {
+        let Proposal { config, needs_restart, diff, denied, material, now, mint, kept } = proposal;
+        let way = if kept.is_some() { Way::Back } else { Way::Forward };
+        let (contents, events) = kept.map(|kept| (kept.contents, kept.events)).unzip();
+        let mut findings = Vec::new();
+        let tickets = gather(&mut findings, services.tickets.prepare((&config.tls).into(), way));
+        let snapshot = tickets.as_ref().and_then(|tickets| {
+            let (contents, tickets) = (contents.as_ref(), &tickets.keys);
+            let wanted = SnapshotWanted { config: &config, material, contents, now, mint, tickets };
+            gather(&mut findings, services.snapshot.prepare(wanted, way))
         });
+        let wanted = ListenersWanted { listeners: &config.listeners, inherited: &mut *inherited };
+        let listeners = gather(&mut findings, services.listeners.prepare(wanted, way));
+        let wanted = MetricsWanted { endpoint: config.telemetry.metrics.endpoint.as_ref(), inherited };
+        let metrics = gather(&mut findings, services.metrics.prepare(wanted, way));
+        let limits = gather(&mut findings, services.limits.prepare((&*config).into(), way));
+        let outputs = OutputSteps::prepare(services, &config, events.flatten(), way);
+        let outputs = gather(&mut findings, outputs);
+        let followers = snapshot.as_ref().and_then(|snapshot| {
+            gather(&mut findings, FollowerSteps::prepare(services, &config, snapshot, way))
+        });
+        let steps = match (outputs, tickets, limits, listeners, snapshot, followers, metrics) {
+            (
+                Some(outputs),
+                Some(tickets),
+                Some(limits),
+                Some(listeners),
+                Some(snapshot),
+                Some(followers),
+                Some(metrics),
+            ) if denied.is_empty() => {
+                Steps { outputs, tickets, limits, listeners, snapshot, followers, metrics }
+            }
+            (_, _, _, listeners, _, _, metrics) => {
+                abandon(services, listeners.as_ref(), metrics.as_ref());
+                return Err(sandbox::with_denied(denied, &findings.into()));
+            }
+        };
+        let lines = diff.map(|diff| diff.to_string().lines().map(str::to_owned).collect());
+        let new_certificates = services.snapshot.new_certificates(&steps.snapshot);
+        let changes = Changes { lines: lines.unwrap_or_default(), new_certificates, needs_restart };
+        Ok(Self { config, changes, steps })
     }
-    plan.open = unmet;
-    plan.close = (0..held.len()).filter(|at| free[*at]).collect();
-    plan.keep.sort_unstable();
-    plan
+
+    /// Looks up the host names that are new, and fetches the keys of tokens that are new; bounded in time.
+    pub(crate) async fn fetch(&self, fetches: &Fetches, log: &Log) {
+        let keys = fetch_new(self.steps.followers.jwks.iter().cloned(), fetches, log);
+        tokio::join!(self.steps.followers.resolver.look_up_new(log), keys);
+    }
+
+    /// Gives up what was opened for it.
+    pub(crate) fn abandon(&self, services: &Services) {
+        abandon(services, Some(&self.steps.listeners), Some(&self.steps.metrics));
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn address(port: u16) -> Address {
-        Address::Tcp(([127, 0, 0, 1], port).into())
+impl OutputSteps {
+    fn prepare(
+        services: &Services,
+        config: &Arc<Config>,
+        known: Option<Events>,
+        way: Way,
+    ) -> Result<Self, Vec<Finding>> {
+        let mut findings = Vec::new();
+        let log = gather(&mut findings, services.log.prepare(&config.telemetry.log, way));
+        let wanted = EventsWanted { settings: (&**config).into(), known };
+        let access_log = gather(&mut findings, services.access_log.prepare(wanted, way));
+        let notify = gather(&mut findings, services.senders.notify.prepare(&config.telemetry.notify, way));
+        let (Some(log), Some(access_log), Some(notify)) = (log, access_log, notify) else {
+            return Err(findings);
+        };
+        let targets = PushTargets::of(&config.telemetry.metrics, &config.telemetry.tracing);
+        let (store, push) =
+            (services.store.prepare(config, way)?, services.senders.push.prepare(targets, way)?);
+        Ok(Self { log, access_log, store, push, notify })
     }
+}
 
-    fn wanted(sockets: &[(&str, u16)]) -> Vec<Wanted> {
-        let one = |(name, port): &(&str, u16)| Wanted { listener: (*name).into(), address: address(*port) };
-        sockets.iter().map(one).collect()
+impl FollowerSteps {
+    fn prepare(
+        services: &Services,
+        config: &Arc<Config>,
+        snapshot: &SnapshotStep,
+        way: Way,
+    ) -> Result<Self, Vec<Finding>> {
+        let built = &snapshot.built;
+        let in_use = InUse { store: &built.store, sources: &built.sources };
+        Ok(Self {
+            certificates: services.certificates.prepare(in_use, way)?,
+            jwks: services.jwks.prepare(built.sources.access.providers().collect(), way)?,
+            resolver: services.resolver.prepare(&built.names, way)?,
+            acme: services.acme.prepare(AcmeWanted { config, wants: &built.wants }, way)?,
+        })
     }
+}
 
-    fn held(sockets: &[(&str, u16)]) -> Vec<Held> {
-        let one = |(name, port): &(&str, u16)| Held { listener: (*name).into(), address: address(*port) };
-        sockets.iter().map(one).collect()
-    }
+fn gather<T>(findings: &mut Vec<Finding>, outcome: Result<T, Vec<Finding>>) -> Option<T> {
+    outcome.map_err(|found| findings.extend(found)).ok()
+}
 
-    #[test]
-    fn what_stays_is_kept_and_the_rest_opened_and_closed() {
-        let plan =
-            plan(&held(&[("web", 1), ("web", 2), ("db", 3)]), &wanted(&[("db", 3), ("web", 2), ("new", 4)]));
-        assert_eq!(plan.keep, [(1, 1), (2, 0)]);
-        assert_eq!((plan.open, plan.close), (vec![2], vec![0]));
-    }
-
-    #[test]
-    fn a_renamed_listener_keeps_its_sockets() {
-        let plan = plan(&held(&[("a", 1), ("a", 2)]), &wanted(&[("b", 1), ("b", 2)]));
-        assert_eq!(plan.keep, [(0, 0), (1, 1)]);
-    }
-
-    #[test]
-    fn a_socket_moves_to_another_listener() {
-        for sockets in [[("a", 1), ("b", 2)], [("b", 1), ("a", 2)], [("b", 1), ("c", 2)]] {
-            let plan = plan(&held(&[("a", 1), ("b", 2)]), &wanted(&sockets));
-            assert_eq!(plan.keep, [(0, 0), (1, 1)]);
-            assert!(plan.open.is_empty() && plan.close.is_empty(), "{plan:?}");
-        }
-    }
-
-    #[test]
-    fn free_ports_are_matched_by_name() {
-        let plan = plan(&held(&[("a", 0), ("b", 0)]), &wanted(&[("b", 0), ("a", 0)]));
-        assert_eq!(plan.keep, [(0, 1), (1, 0)]);
-    }
-
-    fn sockets() -> impl Strategy<Value = Vec<(&'static str, u16)>> {
-        let one = (proptest::sample::select(vec!["a", "b", "c"]), 0_u16..5);
-        proptest::collection::vec(one, 0..6)
-    }
-
-    proptest! {
-        #[test]
-        fn applying_the_plan_gives_what_is_wanted(before in sockets(), after in sockets()) {
-            let (held, wanted) = (held(&before), wanted(&after));
-            let plan = plan(&held, &wanted);
-            let mut result: Vec<(Arc<str>, u16)> = Vec::new();
-            let port = |address: &Address| match address {
-                Address::Tcp(tcp) => tcp.port(),
-                Address::Unix(_) => unreachable!("the test has none"),
-            };
-            for (at, held) in held.iter().enumerate() {
-                let kept = plan.keep.iter().find(|(keep, _)| *keep == at);
-                prop_assert!(kept.is_some() != plan.close.contains(&at));
-                if let Some((_, want)) = kept {
-                    result.push((wanted[*want].listener.clone(), port(&held.address)));
-                }
-            }
-            result.extend(plan.open.iter().map(|at| (wanted[*at].listener.clone(), port(&wanted[*at].address))));
-            let mut target: Vec<_> = after.iter().map(|(name, port)| (Arc::from(*name), *port)).collect();
-            result.sort();
-            target.sort();
-            prop_assert_eq!(result, target);
-        }
-    }
+fn abandon(services: &Services, listeners: Option<&ListenersStep>, metrics: Option<&MetricsStep>) {
+    listeners.into_iter().for_each(|step| services.listeners.abandon(step));
+    metrics.into_iter().for_each(|step| services.metrics.abandon(step));
 }

@@ -1,7 +1,7 @@
 //! The active health checks of servers of the current snapshot; changes go to the log.
 //!
-//! What a check has counted is kept with the server's health, which outlives snapshots: a reload begins the
-//! checks anew and forgets nothing. They end with the loop that has them, before the drain.
+//! The count of a check is kept with the server's health, which outlives snapshots: a reload begins the checks anew and
+//! forgets nothing. They run on the thread of the control loop, beside it, and end before the drain.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -10,54 +10,78 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use offramp_observe::Log;
-use offramp_proxy::Snapshot;
-use offramp_upstream::health::Change;
+use offramp_process::supervise::{self, Pauses};
+use offramp_proxy::{Current, Snapshot};
+use offramp_upstream::health::HealthChange;
 use offramp_upstream::{Backend, probe};
+use tokio::sync::watch;
 
-use crate::supervise::{self, Pauses};
+/// The generation of the snapshot that names the servers to check; `None`: checks end.
+pub(crate) struct Probes(watch::Sender<Option<u64>>);
 
-/// The checks of one snapshot, one task for each backend that has a check.
-#[derive(Default)]
-pub(crate) struct Probes {
-    /// Of the snapshot.
-    generation: Option<u64>,
-    tasks: Vec<Pin<Box<dyn Future<Output = Infallible>>>>,
+impl Default for Probes {
+    fn default() -> Self {
+        Self(watch::Sender::new(Some(0)))
+    }
 }
 
 impl Probes {
-    /// Takes the backends of `snapshot` in place of those before, if it is another.
-    pub(crate) fn follow(&mut self, snapshot: &Snapshot, log: &Log) {
-        if self.generation.replace(snapshot.generation) == Some(snapshot.generation) {
-            return;
-        }
-        let checked = snapshot.backends.iter().filter(|backend| backend.check.is_some());
-        self.tasks = checked.map(|backend| Box::pin(check(Arc::clone(backend), log.clone())) as _).collect();
+    /// Checks the servers of the current snapshot, of this generation, in place of those before.
+    pub(crate) fn follow(&self, generation: u64) {
+        self.0.send_if_modified(|followed| {
+            followed.is_some() && followed.replace(generation) != Some(generation)
+        });
     }
 
-    /// Asks servers for as long as it is polled. May be dropped and called again: nothing is lost.
-    pub(crate) async fn run(&mut self) -> Infallible {
-        poll_fn(|cx| {
-            for task in &mut self.tasks {
-                let Poll::Pending = task.as_mut().poll(cx);
+    /// Ends the checks of all servers.
+    pub(crate) fn end(&self) {
+        self.0.send_replace(None);
+    }
+
+    /// The checks themselves, until they end. To be polled within the runtime.
+    pub(crate) fn checks(&self, current: Current, log: Log) -> impl Future<Output = ()> + use<> {
+        let mut generations = self.0.subscribe();
+        async move {
+            while generations.borrow_and_update().is_some() {
+                let tasks = checks_of(&current.load(), &log);
+                tokio::select! {
+                    never = all(tasks) => match never {},
+                    changed = generations.changed() => if changed.is_err() { return },
+                }
             }
-            Poll::Pending
-        })
-        .await
+        }
     }
 }
 
-/// Checks the servers of a backend for as long as it is polled.
+/// A task for each backend that has a check.
+fn checks_of(snapshot: &Snapshot, log: &Log) -> Vec<Pin<Box<dyn Future<Output = Infallible>>>> {
+    let checked = snapshot.backends.iter().filter(|backend| backend.check.is_some());
+    checked.map(|backend| Box::pin(check(Arc::clone(backend), log.clone())) as _).collect()
+}
+
+/// Polls the checks of all servers.
+async fn all(mut tasks: Vec<Pin<Box<dyn Future<Output = Infallible>>>>) -> Infallible {
+    poll_fn(|cx| {
+        for task in &mut tasks {
+            let Poll::Pending = task.as_mut().poll(cx);
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Checks the servers of a backend until it is dropped.
 async fn check(backend: Arc<Backend>, log: Log) -> Infallible {
     let task = format!("checks of {}", backend.name);
     let begin = || probe::run(Arc::clone(&backend), |report| tell(&report, &log));
     supervise::run(&task, &log, Pauses::SHORT, begin).await
 }
 
-fn tell(report: &probe::Report<'_>, log: &Log) {
+fn tell(report: &probe::ProbeReport<'_>, log: &Log) {
     let mut fields = vec![("backend", report.backend.into()), ("server", report.server.into())];
     match report.change {
-        Change::Up => log.info("a server is up again", &fields),
-        Change::Down => {
+        HealthChange::Up => log.info("a server is up again", &fields),
+        HealthChange::Down => {
             let reason = report.reason.map(ToString::to_string).unwrap_or_default();
             fields.push(("reason", (&reason).into()));
             log.warn("a server is down", &fields);

@@ -1,9 +1,9 @@
-//! What is pushed to those who do not come and ask: figures to Graphite, figures and spans to a collector of
+//! Figures and spans that are pushed: figures to Graphite, figures and spans to a collector of
 //! OpenTelemetry (with the feature `otlp`).
 //!
 //! A push runs on the control thread and reads counters; no worker notices. It is bounded in everything: one
 //! page is made at a time, and connecting and writing must be done before the next is due. Figures that could
-//! not be delivered are not sent later; the next ones are as they are then. The log is told when pushing
+//! not be delivered are not sent later; the next ones are as they are then. The log says when pushing
 //! begins to fail and when it works again, not each time.
 
 mod graphite;
@@ -14,13 +14,14 @@ use std::io;
 use std::time::Duration;
 
 use offramp_config::Config;
+use offramp_config::model;
 #[cfg(feature = "otlp")]
 use offramp_config::model::Anonymize;
 use offramp_config::model::ServerAddress;
 use offramp_observe::{Exposition, Log, Sampled, Tap};
+use offramp_process::supervise;
 use tokio::task::AbortHandle;
 
-use crate::supervise;
 use graphite::Graphite;
 #[cfg(feature = "otlp")]
 use otlp::Collector;
@@ -28,7 +29,7 @@ use otlp::Collector;
 /// The longest that a push may take, however long the interval is.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What pushes; it ends when dropped.
+/// The tasks that push; they end when dropped.
 #[derive(Default)]
 pub(crate) struct Pushers {
     graphite: Option<(Graphite, Task)>,
@@ -45,24 +46,38 @@ impl Drop for Task {
     }
 }
 
-impl Pushers {
-    /// Starts what `config` wants; must be called within a tokio runtime.
-    pub(crate) fn start(config: &Config, page: &Exposition, spans: &Spans, log: &Log) -> Self {
-        let mut pushers = Self::default();
-        pushers.change(config, page, spans, log);
-        pushers
-    }
+/// The servers that figures and spans are pushed to.
+pub(crate) struct PushTargets {
+    graphite: Option<Graphite>,
+    #[cfg(feature = "otlp")]
+    collector: Option<Collector>,
+}
 
-    /// Changes to what `config` wants. What is wanted as before goes on undisturbed.
-    pub(crate) fn change(&mut self, config: &Config, page: &Exposition, spans: &Spans, log: &Log) {
-        replace(&mut self.graphite, Graphite::of(&config.metrics), |graphite| {
+impl PushTargets {
+    /// The servers of a configuration.
+    pub(crate) fn of(metrics: &model::Metrics, tracing: &model::TracingConfig) -> Self {
+        #[cfg(not(feature = "otlp"))]
+        let _ = tracing;
+        Self {
+            graphite: Graphite::of(metrics),
+            #[cfg(feature = "otlp")]
+            collector: Collector::of(tracing),
+        }
+    }
+}
+
+impl Pushers {
+    /// Pushes to these servers from now on; must be called within a tokio runtime. A push to the same server goes on
+    /// undisturbed.
+    pub(crate) fn change(&mut self, targets: PushTargets, page: &Exposition, spans: &Spans, log: &Log) {
+        replace(&mut self.graphite, targets.graphite, |graphite| {
             let (page, task_log) = (page.clone(), log.clone());
             Task(supervise::spawn("graphite", log, move || {
                 graphite.clone().run(page.clone(), task_log.clone())
             }))
         });
         #[cfg(feature = "otlp")]
-        replace(&mut self.collector, Collector::of(&config.tracing), |collector| {
+        replace(&mut self.collector, targets.collector, |collector| {
             let (page, spans, task_log) = (page.clone(), spans.0.clone(), log.clone());
             Task(supervise::spawn("otlp", log, move || {
                 collector.clone().run(page.clone(), spans.clone(), task_log.clone())
@@ -98,19 +113,19 @@ pub(crate) struct Spans;
 
 #[cfg(feature = "otlp")]
 impl Spans {
-    /// An empty queue.
+    /// A queue without a span.
     pub(crate) fn none_yet() -> Self {
         Self(offramp_observe::otlp::SpanQueue::default())
     }
 
-    /// What takes spans out of the events, if `config` wants them.
+    /// The tap that takes spans out of the events, if `config` wants them.
     pub(crate) fn tap(&self, config: &Config) -> Option<Box<dyn Tap>> {
-        config.tracing.otlp.as_ref()?;
-        let anonymize = config.access_log.anonymize == Anonymize::Ip;
+        config.telemetry.tracing.otlp.as_ref()?;
+        let anonymize = config.telemetry.access_log.anonymize == Anonymize::Ip;
         Some(Box::new(offramp_observe::otlp::SpanTap::new(self.0.clone(), anonymize)))
     }
 
-    /// What became of them.
+    /// The fates of spans.
     pub(crate) fn figures(&self) -> Vec<Sampled> {
         let tally = self.0.tally();
         let outcomes = [("exported", tally.exported), ("dropped", tally.dropped), ("refused", tally.refused)];
@@ -130,7 +145,7 @@ impl Spans {
         Self
     }
 
-    /// Nothing takes spans.
+    /// Takes no spans: there is no collector.
     pub(crate) fn tap(&self, _: &Config) -> Option<Box<dyn Tap>> {
         None
     }

@@ -1,29 +1,27 @@
-//! What can be known of servers and roots of files before anybody connects: whether the user that Offramp runs as may open
+//! Checks of servers and roots of files before the first client connects: whether the user that Offramp runs as may open
 //! their sockets and read their directories, and whether an address is a listener of this very configuration.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use offramp_config::model::{
-    Backend, ListenAddress, Listener, Name, Passthrough, Relay, RelayTarget, Route, ServerAddress,
-    ServerState, Target as RouteTarget,
+    BackendConfig, ListenAddress, ListenerConfig, Name, Passthrough, RelayConfig, RelayTarget, RouteConfig,
+    RouteTarget, ServerAddress, ServerState,
 };
 use offramp_config::{At, Config};
 use offramp_net::listen::is_own;
-use offramp_net::process::Identity;
-
-use crate::descriptors;
-use crate::error::Finding;
+use offramp_net::process::UserIdentity;
+use offramp_process::{Finding, descriptors};
 
 /// The warnings of [`look`], and those of this process, which `check` is not.
-pub(crate) fn look_here(config: &Config, identity: &Identity) -> Vec<Finding> {
+pub(crate) fn look_here(config: &Config, identity: &UserIdentity) -> Vec<Finding> {
     let mut findings = look(config, identity);
     findings.extend(descriptors::look(config));
     findings
 }
 
 /// The warnings. `identity` is the user that will connect.
-pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {
+pub(crate) fn look(config: &Config, identity: &UserIdentity) -> Vec<Finding> {
     let named: Named<'_> = config.backends.iter().map(|backend| (&backend.name, backend)).collect();
     let mut findings = Vec::new();
     let mut seen: Vec<(&At, &ServerAddress)> = Vec::new();
@@ -49,32 +47,8 @@ pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {
             seen.push((at, server));
         }
     }
-    for route in &config.routes {
-        let RouteTarget::Files(files) = &route.target else { continue };
-        if let Err(closed) = identity.may_read(&files.root.path) {
-            let text = format!(
-                "root: the user `{}` may not read {}: {} has mode {:04o} and belongs to {}:{}; put the user into that \
-                 group, or open it",
-                identity.name(),
-                files.root.path.display(),
-                closed.path.display(),
-                closed.mode,
-                closed.owner,
-                closed.group
-            );
-            findings.push(Finding::new(&files.root.at, text));
-        }
-    }
-    for backend in &config.backends {
-        if backend.servers.iter().all(|server| server.state != ServerState::Enabled) {
-            let text = format!(
-                "no server of the backend `{}` gets anything new, because all of them drain or are disabled: clients \
-                 get an error",
-                backend.name
-            );
-            findings.push(Finding::new(&backend.at, text));
-        }
-    }
+    findings.extend(config.routes.iter().filter_map(|route| unreadable_root(route, identity)));
+    findings.extend(config.backends.iter().filter_map(idle));
     for listener in &config.listeners {
         for finding in config.routes_of(listener).filter_map(|route| own(config, &named, listener, route)) {
             // Several listeners may have the route.
@@ -86,20 +60,50 @@ pub(crate) fn look(config: &Config, identity: &Identity) -> Vec<Finding> {
     findings
 }
 
+/// The warning of a root that the user may not read.
+fn unreadable_root(route: &RouteConfig, identity: &UserIdentity) -> Option<Finding> {
+    let RouteTarget::Files(files) = &route.target else { return None };
+    let closed = identity.may_read(&files.root.path).err()?;
+    let text = format!(
+        "root: the user `{}` may not read {}: {} has mode {:04o} and belongs to {}:{}; put the user into that \
+         group, or open it",
+        identity.name(),
+        files.root.path.display(),
+        closed.path.display(),
+        closed.mode,
+        closed.owner,
+        closed.group
+    );
+    Some(Finding::new(&files.root.at, text))
+}
+
+/// The warning of a backend without an enabled server.
+fn idle(backend: &BackendConfig) -> Option<Finding> {
+    if backend.servers.iter().any(|server| server.state == ServerState::Enabled) {
+        return None;
+    }
+    let text = format!(
+        "no server of the backend `{}` gets anything new, because all of them drain or are disabled: clients \
+         get an error",
+        backend.name
+    );
+    Some(Finding::new(&backend.at, text))
+}
+
 /// The backends by name: each route looks for its own, and a configuration has thousands.
-type Named<'c> = BTreeMap<&'c Name, &'c Backend>;
+type Named<'c> = BTreeMap<&'c Name, &'c BackendConfig>;
 
 /// The servers of a route, each with its place.
-fn servers<'c>(named: &Named<'c>, route: &'c Route) -> Vec<(&'c At, &'c ServerAddress)> {
+fn servers<'c>(named: &Named<'c>, route: &'c RouteConfig) -> Vec<(&'c At, &'c ServerAddress)> {
     match &route.target {
-        RouteTarget::Relay(Relay {
+        RouteTarget::Relay(RelayConfig {
             to: RelayTarget::Server(server) | RelayTarget::TlsServer(server),
             ..
         })
         | RouteTarget::Passthrough(Passthrough { server, .. }) => {
             vec![(&route.at, server)]
         }
-        RouteTarget::Relay(Relay { to, .. }) => {
+        RouteTarget::Relay(RelayConfig { to, .. }) => {
             let mirror = route.http.mirror.iter().map(|mirror| &mirror.backend);
             let backends = to.backends().into_iter().chain(mirror).filter_map(|name| named.get(name));
             let servers = backends.flat_map(|backend| &backend.servers);
@@ -109,10 +113,10 @@ fn servers<'c>(named: &Named<'c>, route: &'c Route) -> Vec<(&'c At, &'c ServerAd
     }
 }
 
-/// Whether the servers of a route get plain text.
-fn speaks_plain(config: &Config, route: &Route) -> bool {
+/// True if the servers of a route get plain text.
+fn speaks_plain(config: &Config, route: &RouteConfig) -> bool {
     match &route.target {
-        RouteTarget::Relay(Relay { to, .. }) => {
+        RouteTarget::Relay(RelayConfig { to, .. }) => {
             let plain = |name: &Name| config.backend(name).is_none_or(|backend| backend.tls.is_none());
             matches!(to, RelayTarget::Server(_)) || to.backends().into_iter().any(plain)
         }
@@ -120,11 +124,16 @@ fn speaks_plain(config: &Config, route: &Route) -> bool {
     }
 }
 
-/// What there is to say of a route of `listener` that leads to a listener of this configuration.
-fn own(config: &Config, named: &Named<'_>, listener: &Listener, route: &Route) -> Option<Finding> {
+/// The warning of a route of `listener` that leads to a listener of this configuration.
+fn own(
+    config: &Config,
+    named: &Named<'_>,
+    listener: &ListenerConfig,
+    route: &RouteConfig,
+) -> Option<Finding> {
     servers(named, route).into_iter().find_map(|(at, server)| {
         let target = config.listeners.iter().find(|one| listens(one, server))?;
-        let text = if leads_to((config, named), target, listener, &mut Vec::new()) {
+        let text = if leads_to(config, named, target, listener, &mut Vec::new()) {
             format!(
                 "the server {server} is Offramp's own listener `{}`, which leads here again: a loop; write the \
                  address of the application",
@@ -143,12 +152,13 @@ fn own(config: &Config, named: &Named<'_>, listener: &Listener, route: &Route) -
     })
 }
 
-/// Whether connections that come to `from` may come to `to` in the end.
+/// True if connections to `from` may come to `to` in the end.
 fn leads_to<'c>(
-    (config, named): (&'c Config, &Named<'c>),
-    from: &'c Listener,
-    to: &Listener,
-    seen: &mut Vec<&'c Listener>,
+    config: &'c Config,
+    named: &Named<'c>,
+    from: &'c ListenerConfig,
+    to: &ListenerConfig,
+    seen: &mut Vec<&'c ListenerConfig>,
 ) -> bool {
     if from.name == to.name {
         return true;
@@ -158,14 +168,14 @@ fn leads_to<'c>(
     }
     seen.push(from);
     let servers = config.routes_of(from).flat_map(|route| servers(named, route));
-    let next: Vec<&Listener> = servers
+    let next: Vec<&ListenerConfig> = servers
         .filter_map(|(_, server)| config.listeners.iter().find(|listener| listens(listener, server)))
         .collect();
-    next.into_iter().any(|next| leads_to((config, named), next, to, seen))
+    next.into_iter().any(|next| leads_to(config, named, next, to, seen))
 }
 
-/// Whether a connection to `server` comes to `listener`.
-fn listens(listener: &Listener, server: &ServerAddress) -> bool {
+/// True if a connection to `server` comes to `listener`.
+fn listens(listener: &ListenerConfig, server: &ServerAddress) -> bool {
     let takes = |at: SocketAddr| {
         listener.addresses.iter().any(|address| match address {
             ListenAddress::Ip(own) => {
@@ -201,7 +211,7 @@ mod tests {
 
     fn told(text: &str) -> Vec<String> {
         let (config, _) = parse(text, "/f.toml", &Environment::default()).unwrap();
-        look(&config, &Identity::current()).into_iter().map(|finding| finding.to_string()).collect()
+        look(&config, &UserIdentity::current()).into_iter().map(|finding| finding.to_string()).collect()
     }
 
     #[test]

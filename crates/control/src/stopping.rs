@@ -1,8 +1,8 @@
 //! Orders to stop, and what becomes of them: the first begins the drain, and a later one must not shorten it unless
-//! whoever gives it means that.
+//! that is the meaning of a second order.
 //!
 //! A second signal means it, as is the custom. A client of the admin API says so (`now`). A first signal after a client's
-//! order does not: it may come from somebody who does not know of that.
+//! order does not: its sender may not know of the first.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,19 +15,19 @@ use crate::history::Requester;
 /// Orders that wait; more would say nothing new.
 const WAITING: usize = 32;
 
-/// What came of an order to stop.
+/// The outcome of an order to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopping {
-    /// Whether the process was stopping already.
+    /// Set if the process was stopping already.
     pub already: bool,
-    /// When open connections are closed at the latest, where that is known already.
+    /// The latest time at which open connections are closed, where that is known already.
     pub until: Option<SystemTime>,
 }
 
-/// Why a drain begins.
+/// The reason of a drain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Somebody ordered it.
+    /// An order.
     Order(Requester),
     /// Another process has taken over.
     Upgrade,
@@ -46,7 +46,7 @@ impl Cause {
     }
 }
 
-/// Who gives an order to stop, as operators know them.
+/// The name of a requester of a stop, for operators.
 pub(crate) fn orderer(by: &Requester) -> &str {
     match by {
         Requester::Signal => "a signal",
@@ -54,10 +54,10 @@ pub(crate) fn orderer(by: &Requester) -> &str {
     }
 }
 
-/// What an order means for a drain that is under way.
+/// The meaning of an order for a drain that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// What is open is closed now.
+    /// Open connections are closed now.
     Hurry,
     /// Nothing: the drain goes on as it is.
     Nothing,
@@ -76,13 +76,13 @@ struct Shared {
 #[derive(Default)]
 struct State {
     orders: VecDeque<Order>,
-    /// Whether there was one.
+    /// Set once there was an order.
     ordered: bool,
-    /// When the drain ends at the latest.
+    /// The latest end of the drain.
     until: Option<SystemTime>,
-    /// Whether the order that was taken last means `now`.
+    /// Set if the order that was taken last means `now`.
     now: bool,
-    /// Whether a handle's order began the drain, and no signal has come since.
+    /// Set if a handle's order began the drain, and no signal has come since.
     unsignalled: bool,
 }
 
@@ -105,7 +105,7 @@ impl Stops {
         stopping
     }
 
-    /// Waits for an order, and gives who gave it. May be dropped and called again without losing any.
+    /// Waits for an order, and gives its sender. May be dropped and called again without losing any.
     pub(crate) async fn ordered(&self) -> Requester {
         loop {
             if let Some(by) = self.take() {
@@ -132,7 +132,7 @@ impl Stops {
         if std::mem::take(&mut state.now) { Meaning::Hurry } else { Meaning::Nothing }
     }
 
-    /// What a further order means that came during the drain.
+    /// The meaning of a further order during the drain.
     pub(crate) fn meaning(&self, by: &Requester) -> Meaning {
         let mut state = self.state();
         let hurry = match by {

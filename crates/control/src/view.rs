@@ -1,6 +1,7 @@
 //! What others see of the running process, from any thread and without waiting for the control loop.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,15 +12,16 @@ use offramp_config::Config;
 use offramp_net::Address;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Exposition, Notices};
-use offramp_proxy::{Connections, Current};
-use offramp_upstream::health::Progress;
-use offramp_upstream::{Backend, Check, Duty, ServerHealth, Target};
+use offramp_process::Origin;
+use offramp_proxy::{Connections, Current, HelloTrial, Refusals};
+use offramp_upstream::health::ProbeProgress;
+use offramp_upstream::{Backend, Duty, ProbeSettings, ServerHealth, UpstreamAddress};
 
+use crate::data_plane::DataPlane;
 use crate::history::History;
-use crate::running::{Crew, Running};
-use crate::server::Origin;
+use crate::notify::{NotifyRegistry, ReceiverView, TrialOutcome};
 
-/// What there is to see. Cheap to clone.
+/// The process as other threads see it. Cheap to clone.
 #[derive(Clone)]
 pub struct View(Arc<Inner>);
 
@@ -32,6 +34,8 @@ struct Inner {
     file: Option<PathBuf>,
     workers: usize,
     connections: Connections,
+    refusals: Arc<Refusals>,
+    registry: Arc<NotifyRegistry>,
 }
 
 /// The configuration in force, and what came of it.
@@ -41,16 +45,20 @@ pub struct InForce {
     pub version: u64,
     /// It.
     pub config: Arc<Config>,
-    /// Where connections are accepted, with the names of the listeners.
+    /// Its text with comments, as a file would have it.
+    pub text: Arc<str>,
+    /// The addresses of listeners, with their names.
     pub listening: Vec<(String, Address)>,
-    /// Where metrics are served.
+    /// The address of the metrics.
     pub metrics: Option<Address>,
     /// Until when the latest change must be confirmed, if it must.
     pub confirm_until: Option<SystemTime>,
-    /// Why the latest change could not be taken back yet, which nobody has confirmed.
+    /// The reason why the latest change, which was not confirmed, could not be taken back yet.
     pub not_taken_back: Option<Arc<str>>,
-    /// What is in force and not in the file: the lines of the difference.
+    /// The differences from the file, line by line.
     pub unwritten: Arc<[String]>,
+    /// The reason why it is not saved for `run --resume`.
+    pub unsaved: Option<Arc<str>>,
 }
 
 /// The servers of a backend.
@@ -67,19 +75,19 @@ pub struct BackendView {
 pub struct ServerView {
     /// Its address as configured.
     pub name: String,
-    /// Whether it gets requests: `up`, `down`, `ejected`, `draining`, `disabled` or `unresolved`.
+    /// Its part in requests: `up`, `down`, `ejected`, `draining`, `disabled` or `unresolved`.
     pub state: &'static str,
-    /// Why, in one sentence.
+    /// The reason, in one sentence.
     pub why: String,
-    /// How its health checks went, where there are any.
+    /// The outcome of its health checks, where there are any.
     pub check: Option<CheckView>,
     /// Its share.
     pub weight: u16,
-    /// Whether it is used only when no other works.
+    /// Set if it is used only when no other works.
     pub backup: bool,
     /// Requests and relayed connections on it.
     pub active: u32,
-    /// Where connections to it go: of a host name, the addresses that it has now.
+    /// The addresses of its connections: of a host name, the addresses that it has now.
     pub addresses: Vec<String>,
 }
 
@@ -94,21 +102,29 @@ pub struct CheckView {
     pub passed: u32,
     /// So many bring it up.
     pub rise: u32,
-    /// Why the latest check failed; `None` if it succeeded.
+    /// The reason why the latest check failed; `None` if it succeeded.
     pub error: Option<String>,
 }
 
 impl View {
     /// Of a process that is about to serve.
-    pub(crate) fn new(config: &Arc<Config>, crew: &Crew, history: &History, origin: &Origin) -> Self {
+    pub(crate) fn new(
+        config: &Arc<Config>,
+        plane: &DataPlane,
+        history: &History,
+        origin: &Origin,
+        registry: &Arc<NotifyRegistry>,
+    ) -> Self {
         let in_force = InForce {
             version: history.version(),
             config: Arc::clone(config),
+            text: Arc::default(),
             listening: Vec::new(),
             metrics: None,
             confirm_until: None,
             not_taken_back: None,
             unwritten: Arc::default(),
+            unsaved: None,
         };
         let file = match origin {
             Origin::File(path) => Some(path.clone()),
@@ -116,14 +132,21 @@ impl View {
         };
         Self(Arc::new(Inner {
             in_force: ArcSwap::from_pointee(in_force),
-            current: crew.shared.current.clone(),
-            page: crew.page.clone(),
-            notices: crew.shared.refusals.notices().clone(),
+            current: plane.shared.current.clone(),
+            page: plane.page.clone(),
+            notices: plane.shared.refusals.notices().clone(),
             history: history.clone(),
             file,
-            workers: crew.workers.len(),
-            connections: Connections::of(&crew.workers),
+            workers: plane.workers.len(),
+            connections: Connections::of(&plane.workers),
+            refusals: Arc::clone(&plane.shared.refusals),
+            registry: Arc::clone(registry),
         }))
+    }
+
+    /// Shows what is in force now.
+    pub(crate) fn publish(&self, in_force: InForce) {
+        self.0.in_force.store(Arc::new(in_force));
     }
 
     /// The configuration in force.
@@ -138,10 +161,30 @@ impl View {
         &self.0.history
     }
 
-    /// What happens to the process as a whole.
+    /// Events of the process as a whole.
     #[must_use]
     pub fn notices(&self) -> &Notices {
         &self.0.notices
+    }
+
+    /// The number of clients and requests that each limit has refused, by the names that the metrics have.
+    #[must_use]
+    pub fn limit_refusals(&self) -> Vec<(&'static str, u64)> {
+        let refusals = &self.0.refusals;
+        let limits = refusals.totals().map(|(cause, count)| (cause.name(), count));
+        limits.chain([("memory", refusals.for_memory())]).collect()
+    }
+
+    /// The receivers of notifications.
+    #[must_use]
+    pub fn receivers(&self) -> Vec<ReceiverView> {
+        self.0.registry.receivers()
+    }
+
+    /// Sends a message to the receiver of notifications of this name, to see if it arrives; nothing without one of this
+    /// name. Takes ten seconds at most.
+    pub async fn try_receiver(&self, name: &str) -> Option<TrialOutcome> {
+        self.0.registry.try_out(name).await
     }
 
     /// Every figure.
@@ -156,7 +199,7 @@ impl View {
         self.0.file.as_ref()
     }
 
-    /// How many workers there are.
+    /// The number of workers.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.0.workers
@@ -166,6 +209,14 @@ impl View {
     #[must_use]
     pub fn connections(&self) -> &Connections {
         &self.0.connections
+    }
+
+    /// The verdict on the ClientHello in `records` that comes to a listener; without an address of the client, the rules
+    /// for addresses are left out. `None` for a listener without TLS, or that is unknown.
+    #[must_use]
+    pub fn rehearse(&self, listener: &str, records: &[u8], client: Option<IpAddr>) -> Option<HelloTrial> {
+        let snapshot = self.0.current.load();
+        offramp_proxy::rehearse(snapshot.listeners.get(listener)?, records, client)
     }
 
     /// The certificates in use.
@@ -200,7 +251,7 @@ impl View {
 }
 
 /// A backend of the configuration, as it was built.
-fn named(backend: &offramp_config::model::Backend, built: Option<&Backend>, now: u64) -> BackendView {
+fn named(backend: &offramp_config::model::BackendConfig, built: Option<&Backend>, now: u64) -> BackendView {
     // A snapshot that is just being replaced may lack one that is new.
     let servers = backend.servers.iter().filter_map(|written| {
         let name = written.address.to_string();
@@ -215,8 +266,8 @@ fn named(backend: &offramp_config::model::Backend, built: Option<&Backend>, now:
 fn server(backend: &Backend, at: usize, now: u64) -> ServerView {
     let (server, health) = (&backend.servers[at], &backend.health[at]);
     let addresses = match &server.target {
-        Target::Fixed(address) => vec![address.to_string()],
-        Target::Resolved(cell) => cell.load().iter().map(ToString::to_string).collect(),
+        UpstreamAddress::Fixed(address) => vec![address.to_string()],
+        UpstreamAddress::Resolved(cell) => cell.load().iter().map(ToString::to_string).collect(),
     };
     let check = backend.check.as_ref().map(|check| checked(check, health));
     let (state, why) = state(check.as_ref(), health, addresses.is_empty(), now);
@@ -232,8 +283,8 @@ fn server(backend: &Backend, at: usize, now: u64) -> ServerView {
     }
 }
 
-fn checked(check: &Check, health: &ServerHealth) -> CheckView {
-    let Progress { row, fault } = health.probes();
+fn checked(check: &ProbeSettings, health: &ServerHealth) -> CheckView {
+    let ProbeProgress { row, fault } = health.probes();
     let (failed, passed) = if health.is_down() { (0, row) } else { (row, 0) };
     CheckView {
         failed,
@@ -271,7 +322,7 @@ fn state(
     (state, why.to_owned())
 }
 
-/// Why a server is down.
+/// The reason why a server is down.
 const FAILS: &str = "it fails its health checks";
 
 fn of_down(check: &CheckView) -> String {
@@ -279,20 +330,5 @@ fn of_down(check: &CheckView) -> String {
         _ if check.passed > 0 => format!("{FAILS}: {} of {} passed by now", check.passed, check.rise),
         Some(error) => format!("{FAILS}: {error}"),
         None => FAILS.to_owned(),
-    }
-}
-
-impl Running {
-    /// Shows others what is in force now.
-    pub(crate) fn publish(&self) {
-        self.view.0.in_force.store(Arc::new(InForce {
-            version: self.history.version(),
-            config: Arc::clone(&self.config),
-            listening: self.listening.addresses(),
-            metrics: self.metrics.as_ref().map(|metrics| metrics.address().clone()),
-            confirm_until: self.unconfirmed_until(),
-            not_taken_back: self.not_taken_back(),
-            unwritten: Arc::clone(self.unwritten.lines()),
-        }));
     }
 }

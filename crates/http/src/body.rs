@@ -1,4 +1,4 @@
-//! The content of a message on its way: data in pieces, and trailers perhaps (RFC 9110 §6.4, §6.5).
+//! Message content in parts: data, and optional trailers (RFC 9110 §6.4, §6.5).
 
 use bytes::Bytes;
 
@@ -7,14 +7,14 @@ use crate::head::Fields;
 /// A part of the content of a message.
 #[derive(Debug, Clone)]
 pub enum Frame {
-    /// Some of the data.
+    /// A piece of the data.
     Data(Bytes),
     /// The trailers, which come last.
     Trailers(Box<Fields>),
 }
 
 impl Frame {
-    /// How many bytes of data it has.
+    /// Number of data bytes; 0 for trailers.
     #[must_use]
     pub fn data_len(&self) -> usize {
         match self {
@@ -23,10 +23,10 @@ impl Frame {
         }
     }
 
-    /// The data.
+    /// Returns the data.
     ///
     /// # Errors
-    /// The trailers, where it is these.
+    /// The trailers, if this part holds those.
     pub fn into_data(self) -> Result<Bytes, Box<Fields>> {
         match self {
             Self::Data(data) => Ok(data),

@@ -1,8 +1,9 @@
-//! What requests for files mean, without the files: which path a target names ([`path`]), whether the client has the
-//! file already ([`conditions`]), which parts of it are asked for ([`range`]), and what a directory has ([`listing`]).
+//! Semantics of requests for files, without the files: the path that a target names ([`path`]), conditions on
+//! the client's copy ([`conditions`]), requested parts ([`range`]), and listings of directories
+//! ([`listing`]).
 //!
-//! It refuses to touch a file system. Whoever opens a file must still keep within its root, because names can be
-//! symbolic links.
+//! Nothing here accesses a file system. The code that opens a file must still confine it to the root, because
+//! names can be symbolic links.
 
 pub mod conditions;
 pub mod listing;

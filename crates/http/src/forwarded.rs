@@ -1,9 +1,9 @@
-//! Who the client was, as the proxies before us tell it: Forwarded (RFC 7239) and X-Forwarded-For.
+//! The client's address as reported by proxies: Forwarded (RFC 7239) and X-Forwarded-For.
 //!
-//! Anybody can write these fields, so they are read from the right, where the nearest proxy wrote, and only
-//! as long as the writer is trusted: [`client`] and [`x_forwarded_for`]. Whatever cannot be read ends the way
-//! there; it never fails a request. [`elements`] reads Forwarded by the letter, and [`Element::write`] writes
-//! it. It refuses to believe anything by itself: trust is the caller's closure.
+//! Clients can forge these fields, so they are read from the right, where the nearest proxy appended, and
+//! only as long as the writer is trusted: [`client`] and [`x_forwarded_for`]. An unreadable element ends the
+//! chain there; it never fails a request. [`elements`] parses Forwarded strictly, and [`Element::write`]
+//! writes it. Trust is decided by the caller's closure alone.
 
 mod element;
 mod node;
@@ -15,59 +15,59 @@ use std::str;
 pub use element::{Element, Elements, elements};
 pub use node::Node;
 
-/// How many proxies are followed at most; who is farther away is not asked for.
+/// Maximum number of proxies that are followed.
 pub const MAX_HOPS: usize = 32;
 
-/// The client as far as the trust reaches.
+/// The client at the end of the trusted chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Client {
-    /// The farthest address that a trusted proxy has named; the peer's own where none has.
+pub struct OriginatingClient {
+    /// Farthest address named by a trusted proxy; the peer's own if there is none.
     pub address: IpAddr,
-    /// How many proxies were believed; 0: the peer is the client.
+    /// Number of trusted proxies; 0: the peer is the client.
     pub hops: usize,
 }
 
-/// Why a Forwarded value cannot be read.
+/// Syntax errors of a Forwarded value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ForwardedFault {
     /// Not `name=value` with tokens and quoted strings (RFC 7239 §4).
     Syntax,
     /// A parameter twice in one element (RFC 7239 §4).
     Repeated,
-    /// `for` or `by` name no node (RFC 7239 §6).
+    /// `for` or `by` without a valid node (RFC 7239 §6).
     Node,
 }
 
-/// Finds the client by the values of X-Forwarded-For, in the order in which they came.
+/// Finds the client by the values of X-Forwarded-For, in the order of arrival.
 ///
-/// Looks at [`MAX_HOPS`] elements at most.
-pub fn x_forwarded_for<'a, I>(values: I, peer: IpAddr, trusted: impl Fn(IpAddr) -> bool) -> Client
+/// Reads at most [`MAX_HOPS`] elements.
+pub fn x_forwarded_for<'a, I>(values: I, peer: IpAddr, trusted: impl Fn(IpAddr) -> bool) -> OriginatingClient
 where
     I: IntoIterator<Item = &'a [u8]>,
     I::IntoIter: DoubleEndedIterator,
 {
     let nearest_first = values.into_iter().rev().flat_map(|value| value.rsplit(|&byte| byte == b','));
-    follow(nearest_first.take(MAX_HOPS).map(|text| listed(text.trim_ascii())), peer, trusted)
+    follow(nearest_first.take(MAX_HOPS).map(|text| x_forwarded_hop(text.trim_ascii())), peer, trusted)
 }
 
-/// Finds the client by the values of Forwarded, in the order in which they came. Of each value that is looked
-/// at, the last [`MAX_HOPS`] elements count; a value that breaks the grammar ends the way.
-pub fn client<'a, I>(values: I, peer: IpAddr, trusted: impl Fn(IpAddr) -> bool) -> Client
+/// Finds the client by the values of Forwarded, in the order of arrival. Of each value, the last [`MAX_HOPS`]
+/// elements count; a syntax error ends the chain.
+pub fn client<'a, I>(values: I, peer: IpAddr, trusted: impl Fn(IpAddr) -> bool) -> OriginatingClient
 where
     I: IntoIterator<Item = &'a [u8]>,
     I::IntoIter: DoubleEndedIterator,
 {
-    let nearest_first = values.into_iter().rev().flat_map(|value| Told::read(value).nearest_first());
+    let nearest_first = values.into_iter().rev().flat_map(|value| LastHops::read(value).nearest_first());
     follow(nearest_first.take(MAX_HOPS), peer, trusted)
 }
 
-/// What one element tells.
+/// Content of one element.
 #[derive(Debug, Clone, Copy)]
 enum Hop {
     Address(IpAddr),
-    /// An empty element of a list, which means nothing (RFC 9110 §5.6.1.2).
+    /// An empty list element, which has no meaning (RFC 9110 §5.6.1.2).
     Nothing,
-    /// No address: `unknown`, obfuscated, or junk.
+    /// No address: `unknown`, obfuscated, or invalid.
     Hidden,
 }
 
@@ -75,15 +75,15 @@ fn follow(
     nearest_first: impl Iterator<Item = Hop>,
     peer: IpAddr,
     trusted: impl Fn(IpAddr) -> bool,
-) -> Client {
-    let mut client = Client { address: peer.to_canonical(), hops: 0 };
+) -> OriginatingClient {
+    let mut client = OriginatingClient { address: peer.to_canonical(), hops: 0 };
     for hop in nearest_first {
-        // Each is named by the one before.
+        // The address was named by the hop before it.
         if !trusted(client.address) {
             break;
         }
         match hop {
-            Hop::Address(address) => client = Client { address, hops: client.hops + 1 },
+            Hop::Address(address) => client = OriginatingClient { address, hops: client.hops + 1 },
             Hop::Nothing => {}
             Hop::Hidden => break,
         }
@@ -91,8 +91,8 @@ fn follow(
     client
 }
 
-/// One element of X-Forwarded-For: an address, which some proxies write with a port or in brackets.
-fn listed(text: &[u8]) -> Hop {
+/// Parses an element of X-Forwarded-For: an address, which some proxies write with a port or in brackets.
+fn x_forwarded_hop(text: &[u8]) -> Hop {
     let Ok(text) = str::from_utf8(text) else { return Hop::Hidden };
     if text.is_empty() {
         return Hop::Nothing;
@@ -105,20 +105,20 @@ fn listed(text: &[u8]) -> Hop {
     address.map_or(Hop::Hidden, |address| Hop::Address(address.to_canonical()))
 }
 
-/// The last hops of one value of Forwarded. They are kept because quoted strings can only be read forwards.
-struct Told {
+/// The last hops of one Forwarded value, in a ring: quoted strings can only be parsed forwards.
+struct LastHops {
     ring: [Hop; MAX_HOPS],
     count: usize,
 }
 
-impl Told {
+impl LastHops {
     fn read(value: &[u8]) -> Self {
         let mut list = Self { ring: [Hop::Nothing; MAX_HOPS], count: 0 };
         for element in elements(value) {
             let hop = match element.map(|element| element.client) {
                 Ok(Some(Node::Address { ip, .. })) => Hop::Address(ip.to_canonical()),
                 Ok(_) => Hop::Hidden,
-                // Where one element ends and the next begins is unknown: nothing of the value counts.
+                // The boundary of the next element is unknown, so the whole value is discarded.
                 Err(_) => {
                     let mut ring = [Hop::Nothing; MAX_HOPS];
                     ring[0] = Hop::Hidden;
@@ -138,7 +138,7 @@ impl Told {
 }
 
 impl ForwardedFault {
-    /// A stable word for events and counters.
+    /// Stable word for events and counters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

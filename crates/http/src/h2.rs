@@ -1,7 +1,7 @@
-//! HTTP/2 without I/O (RFC 9113): a [`Connection`] in either role, and what it is made of: the heads of frames, the
-//! settings, the codes of errors, and the count of frames that cost us more than their sender ([`flood`]).
+//! HTTP/2 without I/O (RFC 9113): a [`Connection`] in either role, and its parts: frame headers, settings,
+//! error codes, and the accounting of abusive frames ([`flood`]).
 //!
-//! What the fields of a header block are is the business of [`hpack`](crate::hpack) and [`head`](crate::head).
+//! Header blocks are decoded by [`hpack`](crate::hpack) and stored in [`head`](crate::head).
 
 mod code;
 pub mod connection;

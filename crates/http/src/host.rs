@@ -1,21 +1,21 @@
-//! Host and port as they stand in Host, `:authority` and absolute targets (RFC 3986 §3.2).
+//! Host and port as in Host, `:authority` and absolute targets (RFC 3986 §3.2).
 //!
-//! Narrower than the RFC, which lets a host be nearly anything: names of letters, digits, hyphens and
-//! underscores, IPv4 in four decimal parts, IPv6 in brackets. It refuses percent-encoding, user information,
-//! zones, empty labels, and names that other software would read as a number.
+//! Stricter than the RFC, which permits nearly any bytes in a host: names of letters, digits, hyphens and
+//! underscores, IPv4 in four decimal parts, IPv6 in brackets. Percent-encoding, user information, zones,
+//! empty labels, and names that other software would parse as a number are rejected.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str;
 
-/// The longest name, in bytes, without the final dot (RFC 1035 §2.3.4).
+/// Longest name, in bytes, without the final dot (RFC 1035 §2.3.4).
 pub const MAX_NAME: usize = 253;
 
-/// The longest label, in bytes (RFC 1035 §2.3.4).
+/// Longest label, in bytes (RFC 1035 §2.3.4).
 const MAX_LABEL: usize = 63;
 
-/// A host, and perhaps a port, as received.
+/// A host with an optional port, as received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Authority<'a> {
     /// Without the final dot; with the brackets of IPv6.
@@ -24,31 +24,30 @@ pub struct Authority<'a> {
     port: Option<u16>,
 }
 
-/// Why an authority names no host.
+/// Reason for which an authority is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HostFault {
-    /// There is no host.
+    /// The host is empty.
     Empty,
-    /// The name or a label of it is too long.
+    /// The name or one of its labels is too long.
     TooLong,
-    /// A byte that belongs in no host, `@` and `%` among them.
+    /// A byte that no host contains, such as `@` and `%`.
     Byte,
-    /// A label is empty.
+    /// A label of the name is empty.
     EmptyLabel,
-    /// The last label is a number, and the whole is no IPv4 address.
+    /// The last label is a number, and the host is no IPv4 address.
     Number,
-    /// The brackets hold no IPv6 address, or are not closed.
+    /// The brackets contain no IPv6 address, or are not closed.
     Ipv6,
     /// The port is no plain number from 1 to 65535.
     Port,
 }
 
 impl<'a> Authority<'a> {
-    /// Reads `host` or `host:port`.
+    /// Parses `host` or `host:port`.
     ///
     /// # Errors
-    ///
-    /// The first thing that is wrong.
+    /// The first fault.
     pub fn parse(text: &'a [u8]) -> Result<Self, HostFault> {
         if let [b'[', rest @ ..] = text {
             return Self::ipv6(text, rest);
@@ -63,7 +62,7 @@ impl<'a> Authority<'a> {
         Ok(Self { host, address, port })
     }
 
-    /// Whether [`parse`](Self::parse) succeeds, for less where the host is a name.
+    /// Returns true if [`parse`](Self::parse) succeeds; cheaper for names.
     #[inline]
     pub(crate) fn is_valid(text: &'a [u8]) -> bool {
         let plain = !text.starts_with(b"[") && matches!(split(text), Ok((_, _, false)));
@@ -84,20 +83,20 @@ impl<'a> Authority<'a> {
         self.host
     }
 
-    /// The port, if one is written.
+    /// The port, if it is present.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// The address, where the host is one.
+    /// The address, if the host is one.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         self.address
     }
 
-    /// The host as routes and logs name it: lower case, no final dot, no port, IPv6 in its shortest form and
-    /// in brackets. Allocates only where the client wrote it otherwise.
+    /// The host as in routes and logs: lower case, no final dot, no port, IPv6 in its shortest form and in
+    /// brackets. Allocates only if the received form differs.
     #[must_use]
     pub fn normal(&self) -> Cow<'a, str> {
         match self.address {
@@ -112,7 +111,7 @@ impl<'a> Authority<'a> {
         }
     }
 
-    /// Whether both name one host and one port, where `default` is the port of those that write none.
+    /// Returns true if host and port are equal, with `default` as the port of an authority without one.
     #[must_use]
     pub fn same(&self, other: &Authority<'_>, default: u16) -> bool {
         let hosts = match (self.address, other.address) {
@@ -123,7 +122,7 @@ impl<'a> Authority<'a> {
     }
 }
 
-/// The name without its final dot, the port, and whether the name reads as a number.
+/// Splits into the name without its final dot, the port, and a flag for names that parse as a number.
 #[inline]
 fn split(text: &[u8]) -> Result<(&[u8], Option<u16>, bool), HostFault> {
     let end = text.iter().position(|&byte| byte == b':').unwrap_or(text.len());
@@ -132,7 +131,7 @@ fn split(text: &[u8]) -> Result<(&[u8], Option<u16>, bool), HostFault> {
     Ok((name, port, check_name(name)?))
 }
 
-/// Reads `:port`, or nothing; a port may be empty (RFC 3986 §3.2.3).
+/// Parses `:port`, or nothing; a port may be empty (RFC 3986 §3.2.3).
 fn port(text: &[u8]) -> Result<Option<u16>, HostFault> {
     let digits = match text {
         [] | [b':'] => return Ok(None),
@@ -148,7 +147,8 @@ fn port(text: &[u8]) -> Result<Option<u16>, HostFault> {
     u16::try_from(number).map(Some).map_err(|_| HostFault::Port)
 }
 
-/// Checks a name; whether its last label is one that software reads as a number: of digits alone, or `0x…`.
+/// Validates a name; returns true if its last label is one that software parses as a number: of digits alone,
+/// or `0x…`.
 fn check_name(name: &[u8]) -> Result<bool, HostFault> {
     match name {
         [] | b"." => return Err(HostFault::Empty),
@@ -178,7 +178,7 @@ fn check_name(name: &[u8]) -> Result<bool, HostFault> {
     }
 }
 
-/// The bytes of labels.
+/// Bytes permitted in labels.
 static NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -191,7 +191,7 @@ static NAME: [bool; 256] = {
 };
 
 impl HostFault {
-    /// A stable word for events and counters.
+    /// Stable word for events and counters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -209,9 +209,9 @@ impl HostFault {
 impl fmt::Display for HostFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Empty => "there is no host",
+            Self::Empty => "the host is empty",
             Self::TooLong => "the host is too long",
-            Self::Byte => "the host has a byte that belongs in none",
+            Self::Byte => "the host has an invalid byte",
             Self::EmptyLabel => "the host has an empty label",
             Self::Number => "the host ends in a number and is no IPv4 address",
             Self::Ipv6 => "the brackets hold no IPv6 address",
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_host_is_refused() {
+    fn invalid_hosts_are_rejected() {
         let long_label = "a".repeat(64);
         let long_name = format!("{}.{}", "a.".repeat(126), "bc");
         for (text, fault) in [
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn sameness_knows_the_port_of_the_scheme() {
+    fn a_missing_port_equals_the_default() {
         let same = |one: &str, other: &str| {
             let (one, other) = (Authority::parse(one.as_bytes()), Authority::parse(other.as_bytes()));
             one.unwrap().same(&other.unwrap(), 443)

@@ -1,6 +1,6 @@
-//! Text in pages of HTML.
+//! Text in HTML pages.
 
-/// The text as it stands in HTML.
+/// Escapes text for HTML.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -11,7 +11,7 @@ pub fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // They would turn round what follows: `txt.exe` for `exe.txt`.
+            // Bidirectional controls, which could show `txt.exe` as `exe.txt`.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             letter => out.push(letter),
         }

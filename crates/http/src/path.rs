@@ -1,15 +1,15 @@
-//! One normal form of a path: what routes, redirects, rules and files are chosen by.
+//! Normal form of a path, by which routes, redirects, rules and files are selected.
 //!
-//! In the normal form (RFC 3986 §6.2.2, §5.2.4) escapes are decoded once and only what needs an escape has one, in
-//! upper case; repeated slashes are one; there are no dot segments; a slash at the end stays. It is a path again, in
-//! ASCII, and its own normal form.
+//! In the normal form (RFC 3986 §6.2.2, §5.2.4) escapes are decoded once, and only characters that need an
+//! escape have one, in upper case; repeated slashes are merged; dot segments are removed; a trailing slash
+//! stays. The result is a path again, in ASCII, and its own normal form.
 //!
-//! A server may read a path in another way: without decoding it, without merging slashes, without the parameters of its
-//! segments, with a host behind two slashes, or up to an escaped `?`. [`other_reading`] goes through these readings, so
-//! that a rule holds in all of them. Some paths have no single meaning even so; [`Spelling::ambiguity`] names why. Their
-//! escapes stay in the normal form.
+//! A server may read a path in another way: without decoding it, without merging slashes, without the
+//! parameters of its segments, with a host behind two slashes, or up to an escaped `?`. [`other_reading`]
+//! enumerates these readings, so that a rule applies to all of them. Some paths remain ambiguous even so;
+//! [`Spelling::ambiguity`] gives the reason. Their escapes stay in the normal form.
 //!
-//! Letters keep their case, and no Unicode normal form is applied: both are rules of applications, not of paths.
+//! Letters keep their case, and no Unicode normalization is applied: both are up to applications.
 
 mod escape;
 mod reading;
@@ -17,22 +17,22 @@ mod reading;
 use std::borrow::Cow;
 use std::fmt;
 
-pub use reading::{loosest, other_reading};
+pub use reading::{judged_forms, loosest, other_reading};
 
 pub(crate) use escape::unescape;
 
-use reading::Reading;
+use reading::PathReading;
 
-/// The normal form of a path, and how the path was spelled.
+/// The normal form of a path, and the spelling of the original.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NormalPath<'p> {
-    /// The normal form; borrowed where the path has it.
+    /// The normal form; borrowed if it equals the path.
     pub text: Cow<'p, str>,
-    /// What the path has besides.
+    /// Spelling of the original path.
     pub spelling: Spelling,
 }
 
-/// What in a path can be read in more than one way.
+/// Features of a path that can be read in more than one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spelling {
     ambiguity: Option<Ambiguity>,
@@ -41,13 +41,13 @@ pub struct Spelling {
 }
 
 impl Spelling {
-    /// That of a path with a single reading.
+    /// Spelling of a path with a single reading.
     pub(crate) const SINGLE: Self = Self { ambiguity: None, seen: 0 };
-    /// Characters that need no escape have one.
+    /// Escaped characters that need no escape.
     const ESCAPES: u8 = 1;
-    /// Empty segments, not counting the last.
+    /// Empty segments, except the last.
     const EMPTY: u8 = 1 << 1;
-    /// Dot segments, perhaps with parameters.
+    /// Dot segments, with or without parameters.
     const DOTS: u8 = 1 << 2;
     /// Parameters: `;` in a segment.
     const PARAMETERS: u8 = 1 << 3;
@@ -56,21 +56,21 @@ impl Spelling {
     /// An escaped `?` or `#` in a segment.
     const DELIMITERS: u8 = 1 << 5;
 
-    /// Why the path has no single meaning, if it has none; the gravest reason.
+    /// Reason for which the path is ambiguous; the gravest one.
     #[must_use]
     pub fn ambiguity(self) -> Option<Ambiguity> {
         self.ambiguity
     }
 
-    /// Set where a server may read the path in no other way than the normal form.
+    /// Returns true if servers can read the path in the normal form only.
     #[must_use]
     pub fn is_single(self) -> bool {
         self == Self::SINGLE
     }
 
-    /// Set where dot segments stand beside what decides which segments they take off: empty segments, parameters, and
-    /// escapes that need not be, of the dots themselves too. Servers remove them before or after they do the rest, and some
-    /// twice.
+    /// Returns true for dot segments together with features that determine which segments they remove: empty
+    /// segments, parameters, and unnecessary escapes, also of the dots. Servers remove dot segments before or
+    /// after handling these, and some do it twice.
     #[must_use]
     pub fn has_mixed_dots(self) -> bool {
         let beside =
@@ -78,13 +78,13 @@ impl Spelling {
         self.has_dots() && self.has(beside)
     }
 
-    /// Set where the path has dot segments, perhaps with parameters.
+    /// Returns true for dot segments, with or without parameters.
     #[must_use]
     pub fn has_dots(self) -> bool {
         self.has(Self::DOTS)
     }
 
-    /// Set where segments have parameters.
+    /// Returns true for segments with parameters.
     #[must_use]
     pub fn has_parameters(self) -> bool {
         self.has(Self::PARAMETERS | Self::ESCAPED_PARAMETERS)
@@ -99,29 +99,29 @@ impl Spelling {
     }
 }
 
-/// Why a path has no single meaning. The graver reason is the greater one.
+/// Reason for which a path is ambiguous, in order of gravity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ambiguity {
-    /// More readings than are looked at for its length; see [`other_reading`].
+    /// More readings than are examined for its length; see [`other_reading`].
     TooLong,
-    /// `%25` before two hexadecimal digits: another escape to whoever decodes twice.
+    /// `%25` before two hexadecimal digits: another escape if decoded twice.
     DoubleEscape,
     /// A `%` without two hexadecimal digits.
     BadEscape,
-    /// Escapes that are no UTF-8, overlong forms among them.
+    /// Escapes that are not UTF-8, including overlong forms.
     NotUtf8,
-    /// `%2F`: a character of a segment to some, a separator to others.
+    /// `%2F`: a character of a segment or a separator, depending on the server.
     EscapedSlash,
-    /// `\` or `%5C`: a separator to some.
+    /// `\` or `%5C`: a separator for some servers.
     Backslash,
-    /// A `..` that leads above the root.
+    /// A `..` above the root.
     AboveRoot,
     /// A control character, raw or escaped.
     Control,
 }
 
 impl Ambiguity {
-    /// Set where the key that lets escaped slashes pass can apply to it.
+    /// Returns true if the key that permits escaped slashes can apply.
     #[must_use]
     pub fn may_pass(self) -> bool {
         !matches!(self, Self::Control | Self::AboveRoot | Self::TooLong)
@@ -137,13 +137,14 @@ impl fmt::Display for Ambiguity {
             Self::Control => "a control character",
             Self::AboveRoot => "a `..` above the root",
             Self::BadEscape => "a `%` without two hexadecimal digits",
-            Self::TooLong => "more readings than can be looked at for its length",
+            Self::TooLong => "too many possible readings for its length",
             Self::NotUtf8 => "escapes that are not UTF-8",
         })
     }
 }
 
-/// The normal form of `path`, which has no query. What does not begin with a slash, such as `*`, is its own.
+/// Computes the normal form of `path`, which has no query. A path without a leading slash, such as `*`, is
+/// returned unchanged.
 #[must_use]
 #[inline]
 pub fn normalize(path: &str) -> NormalPath<'_> {
@@ -157,12 +158,12 @@ pub fn normalize(path: &str) -> NormalPath<'_> {
 fn normalize_odd(path: &str) -> NormalPath<'_> {
     let mut text = String::with_capacity(path.len() + 16);
     let mut spelling = Spelling::default();
-    Reading::NORMAL.write(path, &mut text, &mut spelling);
+    PathReading::NORMAL.write(path, &mut text, &mut spelling);
     let text = if text == path { Cow::Borrowed(path) } else { Cow::Owned(text) };
     NormalPath { text, spelling }
 }
 
-/// Set where nothing is to do, and there is only one reading: most paths.
+/// Returns true for paths in normal form with a single reading, as most are.
 #[inline]
 fn is_plain(path: &[u8]) -> bool {
     let (mut found, mut odd) = (0, ODD);
@@ -174,12 +175,13 @@ fn is_plain(path: &[u8]) -> bool {
     found == 0 || path.first() != Some(&b'/')
 }
 
-/// A byte that is odd everywhere.
+/// Class of bytes that are not plain anywhere.
 const ODD: u8 = 1;
-/// A byte that is odd behind a slash.
+/// Class of bytes that are not plain behind a slash.
 const ODD_BEHIND: u8 = 1 << 1;
 
-/// What a byte is, and above the fourth bit what is odd behind it: without a branch for each byte.
+/// Class of each byte, with the classes that are not plain behind it above the fourth bit: avoids a branch
+/// per byte.
 static CLASSES: [u8; 256] = {
     let mut table = [ODD | ODD << 4; 256];
     let mut byte = 0;

@@ -1,4 +1,4 @@
-//! What methods and fields mean, in every version of HTTP (RFC 9110).
+//! Semantics of methods and fields, in every version of HTTP (RFC 9110).
 
 pub mod accept;
 pub mod accept_encoding;
@@ -12,8 +12,8 @@ pub use rules::{FieldValue, HeaderRules};
 
 use http::Method;
 
-/// Whether a request may be repeated without changing more than the first one did (RFC 9110 §9.2.2), as far as
-/// methods are known by name.
+/// Returns true for idempotent requests, which may be repeated (RFC 9110 §9.2.2); unknown methods count as
+/// not idempotent.
 #[must_use]
 pub fn is_idempotent(method: &Method) -> bool {
     matches!(

@@ -1,32 +1,35 @@
-//! What a request asks for: the target of HTTP/1 (RFC 9112 §3.2), and `:path` and `:scheme` of HTTP/2 (RFC 9113
-//! §8.3.1). One check for both, so that a target is served by both versions or by none.
+//! Validation of request targets: that of HTTP/1 (RFC 9112 §3.2), and `:path` and `:scheme` of HTTP/2 (RFC
+//! 9113 §8.3.1). Both share one check, so that a target is accepted in both versions or in none.
 //!
-//! It is as strict as browsers allow. The URL standard of the WHATWG has them percent-encode, in paths: control
-//! bytes, space, `"`, `#`, `<`, `>`, `?`, `` ` ``, `{`, `}`, whatever is not ASCII, and `^` since 2023; and it has them
-//! write `/` for `\`. In queries: control bytes, space, `"`, `#`, `<`, `>`, `'`, and whatever is not ASCII. So
-//! browsers send `|`, `[`, `]`, `'` and `^` raw in paths, and `|`, `[`, `]`, `{`, `}`, `` ` ``, `^` and `\` in queries,
-//! none of which RFC 3986 allows but `'`; those pass. Two more pass than browsers send: `{` and `}` in paths, which
-//! command-line clients send, and `'` in queries, which RFC 3986 allows. Programs that put queries together by hand
-//! leave `"`, `<`, `>` and UTF-8 raw in them ([`QueryForm::Raw`]): those bytes are passed on
-//! percent-encoded, which every server decodes to the same. All other bytes are refused, and fragments too, which no
-//! client may send (RFC 9110 §4.2.5).
+//! It is as strict as browsers permit. By the URL standard of the WHATWG, browsers percent-encode in paths:
+//! control bytes, space, `"`, `#`, `<`, `>`, `?`, `` ` ``, `{`, `}`, everything that is not ASCII, and `^`
+//! since 2023; and they write `/` for `\`. In queries: control bytes, space, `"`, `#`, `<`, `>`, `'`, and
+//! everything that is not ASCII. So browsers send `|`, `[`, `]`, `'` and `^` raw in paths, and `|`, `[`, `]`,
+//! `{`, `}`, `` ` ``, `^` and `\` in queries, none of which RFC 3986 permits but `'`; those are accepted. Two
+//! more are accepted: `{` and `}` in paths, which command-line clients send, and `'` in queries, which RFC
+//! 3986 permits. Programs that assemble queries by hand leave `"`, `<`, `>` and UTF-8 raw in them
+//! ([`QueryForm::Raw`]): those bytes are forwarded percent-encoded, which every server decodes to the same.
+//! All other bytes are rejected, and so are fragments, which clients must not send (RFC 9110 §4.2.5).
 //!
-//! It refuses to decode, to remove dot segments, or to correct anything else: what passes goes on as it came.
+//! Nothing is decoded or corrected here, and dot segments stay: an accepted target is forwarded as received.
 
-use crate::h1::Http1Fault;
-use crate::h1::scan;
+use crate::fault::Http1Fault;
+use crate::scan;
 
-/// A scheme that is served.
+/// The longest method, in bytes. The longest registered one has 17.
+pub const MAX_METHOD: usize = 32;
+
+/// A scheme that requests may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// In plain text.
+    /// The scheme `http`, without TLS.
     Http,
-    /// Over TLS.
+    /// The scheme `https`, over TLS.
     Https,
 }
 
 impl Scheme {
-    /// Reads a scheme, in any case (RFC 3986 §3.1); `None` for others than these.
+    /// Parses a scheme, in any case (RFC 3986 §3.1); `None` for other schemes.
     #[must_use]
     pub fn read(text: &[u8]) -> Option<Self> {
         match text.len() {
@@ -36,7 +39,7 @@ impl Scheme {
         }
     }
 
-    /// The port where none is written (RFC 9110 §4.2).
+    /// Default port of the scheme (RFC 9110 §4.2).
     #[must_use]
     pub fn port(self) -> u16 {
         match self {
@@ -46,19 +49,19 @@ impl Scheme {
     }
 }
 
-/// The spelling of the query of a target.
+/// Spelling of the query of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum QueryForm {
-    /// It is passed on as it came, or there is none.
+    /// Forwarded as received, or absent.
     Encoded,
-    /// It has bytes that are passed on as [`encode`] writes them.
+    /// Contains bytes that [`encode`] must escape.
     Raw,
 }
 
-/// Checks a path with its query, if it has one: the origin form.
+/// Validates a path with an optional query: the origin form.
 ///
 /// # Errors
-/// [`Http1Fault::TargetForm`] where it does not begin with a slash, [`Http1Fault::TargetFragment`], or
+/// [`Http1Fault::TargetForm`] without a leading slash, [`Http1Fault::TargetFragment`], or
 /// [`Http1Fault::TargetByte`].
 #[inline]
 pub fn check(text: &[u8]) -> Result<QueryForm, Http1Fault> {
@@ -74,20 +77,22 @@ pub fn check(text: &[u8]) -> Result<QueryForm, Http1Fault> {
 
 #[cold]
 fn check_raw(text: &[u8]) -> Result<QueryForm, Http1Fault> {
-    match text.get(raw_end(text, 0)) {
-        None if std::str::from_utf8(text).is_ok() => check_path(text).map(|()| QueryForm::Raw),
+    let end = raw_end(text, 0);
+    match text.get(end) {
+        _ if std::str::from_utf8(&text[..end]).is_err() => Err(Http1Fault::TargetByte),
+        None => check_path(text).map(|()| QueryForm::Raw),
         Some(b'#') => Err(Http1Fault::TargetFragment),
-        _ => Err(Http1Fault::TargetByte),
+        Some(_) => Err(Http1Fault::TargetByte),
     }
 }
 
-/// Set for bytes that may stand raw in a query, and are percent-encoded there.
+/// Bytes that are accepted raw in a query, and percent-encoded for the server.
 #[inline]
 pub(crate) fn is_raw(byte: u8) -> bool {
     byte >= 0x80 || matches!(byte, b'"' | b'<' | b'>')
 }
 
-/// The end of the target at `from` where its query, and nothing before that, may have raw bytes.
+/// End of the target at `from`, which may contain raw bytes in its query only.
 #[cold]
 pub(crate) fn raw_end(text: &[u8], from: usize) -> usize {
     let mut end = scan::target(text, from);
@@ -99,7 +104,7 @@ pub(crate) fn raw_end(text: &[u8], from: usize) -> usize {
     end
 }
 
-/// A target that was checked, with the raw bytes of its query percent-encoded.
+/// Percent-encodes the raw bytes in the query of a validated target.
 #[must_use]
 pub fn encode(target: &[u8]) -> Vec<u8> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
@@ -115,14 +120,14 @@ pub fn encode(target: &[u8]) -> Vec<u8> {
     encoded
 }
 
-/// The length of what [`encode`] makes of a target.
+/// Length of the result of [`encode`].
 #[must_use]
 pub(crate) fn encoded_length(target: &[u8]) -> usize {
     target.len() + 2 * target.iter().filter(|&&byte| is_raw(byte)).count()
 }
 
-/// Checks the path at the front of `text`, which has only bytes that belong in queries: up to a question mark no
-/// backslash, which browsers never send and some servers read as a slash, and no grave accent.
+/// Validates the path at the front of `text`; all bytes are valid in queries: up to a question mark no
+/// backslash, which browsers never send and some servers treat as a slash, and no grave accent.
 #[inline]
 pub(crate) fn check_path(text: &[u8]) -> Result<(), Http1Fault> {
     let odd = |byte: &u8| matches!(byte, b'?' | b'\\' | b'`');
@@ -132,8 +137,8 @@ pub(crate) fn check_path(text: &[u8]) -> Result<(), Http1Fault> {
     }
 }
 
-/// The parts of an absolute target: scheme, authority, and path with query, which may be empty. `None` for other
-/// schemes, and where no authority is announced. Nothing else is judged.
+/// Splits an absolute target into scheme, authority, and path with query, which may be empty. `None` for
+/// other schemes, and without `//`. Nothing else is validated.
 #[must_use]
 pub fn split(target: &[u8]) -> Option<(Scheme, &[u8], &[u8])> {
     let colon = target.iter().take("https:".len()).position(|&byte| byte == b':')?;
@@ -143,9 +148,8 @@ pub fn split(target: &[u8]) -> Option<(Scheme, &[u8], &[u8])> {
     Some((scheme, &rest[..end], &rest[end..]))
 }
 
-/// What a server is asked for where a client asked for `path`, with its query, behind an authority: a path is never
-/// empty then (RFC 9112 §3.2.1), and OPTIONS without one is for the whole server (RFC 9112 §3.2.4, RFC 9113
-/// §8.3.1). `None`: `path` itself.
+/// Origin form of `path`, with its query, that a client sent behind an authority: an empty path becomes `/`
+/// (RFC 9112 §3.2.1), or `*` for OPTIONS (RFC 9112 §3.2.4, RFC 9113 §8.3.1). `None`: `path` itself.
 #[must_use]
 pub fn origin_form(method: &[u8], path: &[u8]) -> Option<Vec<u8>> {
     match path.first() {
@@ -159,7 +163,7 @@ pub fn origin_form(method: &[u8], path: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// What the URL standard leaves raw, and what may pass besides.
+    /// Bytes that the URL standard leaves raw, and the additional ones.
     #[test]
     fn bytes_pass_as_browsers_send_them() {
         let unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
@@ -193,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Once one raw byte is let pass, what stands behind it is held to the same.
+    /// A raw byte does not exempt the bytes behind it.
     #[test]
     fn raw_bytes_pass_in_queries_alone() {
         for (text, expected) in [

@@ -1,4 +1,4 @@
-//! Sockets that a service manager has opened for this process (`sd_listen_fds(3)`).
+//! Sockets opened by a service manager and passed to this process (`sd_listen_fds(3)`).
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{FileType, fstat};
 use rustix::io::{FdFlags, fcntl_setfd};
 
-/// The first descriptor that is passed (`SD_LISTEN_FDS_START`).
+/// First passed descriptor (`SD_LISTEN_FDS_START`).
 const FIRST: RawFd = 3;
-/// More are not passed.
+/// Upper bound for `LISTEN_FDS`, against nonsense values.
 const MOST: usize = 4096;
 
-/// Takes the sockets that were passed, in their order. `None` stands for a descriptor that is no socket; it stays as it
-/// is. Call it with `count` as the service manager has it (`LISTEN_FDS`), and only if that meant this process
-/// (`LISTEN_PID`). A second call gives nothing.
+/// Takes the passed sockets in order. `None` stands for a descriptor that is not a socket; it is left open.
+/// `count` is the value of `LISTEN_FDS`; call this only if `LISTEN_PID` names this process. A second call
+/// returns nothing.
 #[must_use]
 pub fn take(count: usize) -> Vec<Option<OwnedFd>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -26,8 +26,9 @@ pub fn take(count: usize) -> Vec<Option<OwnedFd>> {
 }
 
 fn socket(number: RawFd) -> Option<OwnedFd> {
-    // SAFETY: by the protocol the descriptor belongs to this process and to none of its other parts, and this is called
-    // once for each. One that is not open, or is something else, is only looked at and never closed here.
+    // SAFETY: by the protocol the descriptor belongs to this process and no other part of it uses it, and
+    // each number is visited once. A descriptor that is closed or is no socket is only inspected, never
+    // closed here.
     let fd = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
     let found = fstat(&*fd).ok()?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Socket {

@@ -1,15 +1,15 @@
-//! Addresses of both families that a proxy listens on and connects to.
+//! Addresses of both families that the proxy listens on and connects to.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// Something to listen on or to connect to.
+/// An address to listen on or to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// An IP address and a port.
+    /// IP address and port.
     Tcp(SocketAddr),
-    /// A Unix stream socket in the file system.
+    /// Path of a Unix stream socket.
     Unix(PathBuf),
 }
 
@@ -22,17 +22,17 @@ impl fmt::Display for Address {
     }
 }
 
-/// The far end of an accepted connection.
+/// The remote end of an accepted connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Peer {
-    /// A client over TCP; an IPv4 client of an IPv6 socket is given as IPv4.
+pub enum PeerAddress {
+    /// A TCP client; an IPv4 client of an IPv6 socket is given as IPv4.
     Tcp(SocketAddr),
-    /// A client of a Unix socket; those have no address worth naming.
+    /// A client of a Unix socket. Its address is usually unnamed and is not kept.
     Unix,
 }
 
-impl Peer {
-    /// The socket address, where there is one.
+impl PeerAddress {
+    /// The socket address; `None` for Unix sockets.
     #[must_use]
     pub const fn socket_address(&self) -> Option<SocketAddr> {
         match self {
@@ -42,13 +42,13 @@ impl Peer {
     }
 }
 
-/// Writes an IPv4-mapped IPv6 address (`::ffff:a.b.c.d`) as the IPv4 address that it means.
+/// Unmaps an IPv4-mapped IPv6 address (`::ffff:a.b.c.d`).
 #[must_use]
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// The address to try where a wildcard IPv6 address cannot be bound because IPv6 is switched off.
+/// The fallback for a wildcard IPv6 address that cannot be bound because IPv6 is disabled.
 #[must_use]
 pub(crate) fn without_ipv6(address: SocketAddr) -> Option<SocketAddr> {
     match address {

@@ -1,6 +1,7 @@
-//! A process beside this one, forked before there are threads and keys: it can do later what this one forbids itself.
+//! A helper process, forked before this process has threads and keys: it can later do what this process has
+//! forbidden itself.
 //!
-//! What the two say to each other is not decided here.
+//! The protocol between the two is defined by the caller.
 
 use std::fs::File;
 use std::io;
@@ -13,54 +14,56 @@ use nix::libc;
 use crate::handover::Channel;
 use crate::process::{forbid_core_dumps, threads};
 
-/// The name of the process in lists (`ps -e`).
+/// Process name as shown by `ps -e`.
 const NAME: &std::ffi::CStr = c"offramp-helper";
-/// What ends a process of a terminal or a service, and what Offramp takes as orders. The other process ends when this
-/// one does, and not before: an order to all of them at once must not leave this one without it.
-const LEFT_TO_THE_OTHER: [libc::c_int; 6] =
+/// Signals that terminals and service managers send, or that Offramp handles as commands. The helper ignores
+/// them and ends only when its parent does: a signal to the whole process group must not leave the parent
+/// without it.
+const LEFT_TO_THE_PARENT: [libc::c_int; 6] =
     [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
 
-/// The process, as this one sees it.
+/// Handle of the parent to the helper process.
 #[derive(Debug)]
 pub struct Apart {
-    /// The conversation with it.
+    /// The parent's end of the channel.
     pub channel: Channel,
     id: rustix::process::Pid,
 }
 
 impl Apart {
-    /// Ends the conversation, and waits until the other process has noticed.
+    /// Closes the channel, and waits until the helper has exited.
     pub fn dismiss(self) {
         drop(self.channel);
-        // One that was waited for already has ended, too.
+        // A process that was already waited for has exited, too.
         let _ = rustix::process::waitpid(Some(self.id), rustix::process::WaitOptions::empty());
     }
 }
 
-/// Forks. The new process runs `serve` with its end of a conversation, and ends; the other end is returned here.
+/// Forks. The child runs `serve` with its end of a channel and exits; the parent gets the other end.
 ///
-/// The new process keeps standard output, standard error, the working directory and the environment. Every other
-/// descriptor is closed there, and standard input is `/dev/null`. It cannot be traced, and leaves no core dump. What it
-/// starts begins with the signals as they are usually.
+/// The child keeps standard output, standard error, the working directory and the environment. Every other
+/// descriptor is closed there, and standard input is `/dev/null`. It cannot be traced, and writes no core
+/// dump. Programs that it starts begin with default signal dispositions.
 ///
 /// # Errors
-/// There are threads already (a fork has none of them, and may find their locks taken for ever), or the kernel has no
-/// process or descriptor to give.
+/// More than one thread exists (a fork copies only the calling thread, and locks held by others would stay
+/// locked), or the kernel has no process or descriptor left.
 pub fn fork(serve: impl FnOnce(Channel)) -> io::Result<Apart> {
     if threads() != 1 {
         return Err(io::Error::other("there are threads already"));
     }
     let (own, its) = Channel::pair()?;
-    // SAFETY: there is one thread, as was just seen, so the new process is a whole copy: no lock is taken for ever.
+    // SAFETY: this is the only thread, as checked above, so the child is a complete copy: no lock is held by
+    // a thread that it lacks.
     match unsafe { libc::fork() } {
         0 => {
             let served = catch_unwind(AssertUnwindSafe(|| {
-                if settle(&its).is_ok() {
+                if detach(&its).is_ok() {
                     serve(its);
                 }
             }));
-            // SAFETY: nothing of this process is needed any more; what the other one has still to write or to do at
-            // its exit is not done here a second time.
+            // SAFETY: the child needs nothing of its state any more; `_exit` skips flushing and exit
+            // handlers, which are the parent's to run.
             unsafe { libc::_exit(i32::from(served.is_err())) }
         }
         id => match rustix::process::Pid::from_raw(id.max(0)) {
@@ -70,13 +73,15 @@ pub fn fork(serve: impl FnOnce(Channel)) -> io::Result<Apart> {
     }
 }
 
-/// Makes the new process one of its own.
-fn settle(channel: &Channel) -> io::Result<()> {
+/// Detaches the child from the parent's terminal input, signals and core dumps.
+fn detach(channel: &Channel) -> io::Result<()> {
     nix::unistd::dup2_stdin(File::open("/dev/null")?)?;
     close_all_but(channel.as_fd().as_raw_fd());
-    // A handler that does nothing, and not SIG_IGN: the programs that are started begin without it.
-    for signal in LEFT_TO_THE_OTHER {
-        // SAFETY: the structure is filled before it is used, and the handler, which does nothing, may run at any time.
+    // A handler that does nothing instead of SIG_IGN: exec resets handlers, but would keep SIG_IGN for
+    // started programs.
+    for signal in LEFT_TO_THE_PARENT {
+        // SAFETY: the structure is filled before it is used, and the handler does nothing, so it may run at
+        // any time.
         unsafe {
             let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
             action.sa_sigaction = ignore as extern "C" fn(libc::c_int) as libc::sighandler_t;
@@ -87,7 +92,7 @@ fn settle(channel: &Channel) -> io::Result<()> {
             }
         }
     }
-    // Only for who looks at a list of processes.
+    // Cosmetic: shown in process lists.
     let _ = rustix::thread::set_name(NAME);
     forbid_core_dumps()
 }
@@ -101,10 +106,10 @@ fn close_all_but(kept: RawFd) {
         if first > last {
             continue;
         }
-        // SAFETY: these numbers belong to the other process's objects, of which this process uses none.
+        // SAFETY: these descriptors belong to objects of the parent, of which this process uses none.
         let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
         if closed != 0 {
-            // Before Linux 5.9. There are few at the start of a program.
+            // Before Linux 5.9. Few descriptors are open at the start of a program.
             for fd in first..=last.min(MOST_AT_START) {
                 // SAFETY: as above.
                 unsafe { libc::close(fd.cast_signed()) };
@@ -113,5 +118,5 @@ fn close_all_but(kept: RawFd) {
     }
 }
 
-/// The highest descriptor that is looked for where the kernel cannot close a range.
+/// Highest descriptor that is closed where the kernel lacks close_range(2).
 const MOST_AT_START: libc::c_uint = 1023;

@@ -1,4 +1,4 @@
-//! A growing buffer that is read into at the back and consumed from the front.
+//! A growing buffer: filled at the back, consumed from the front.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,19 +9,19 @@ use rustix::net::{RecvFlags, recv};
 
 use crate::Socket;
 
-/// The capacity from which the memory of a buffer is kept for another one of the thread: the kernel has to clear such memory
-/// page by page, which costs a large transfer one in twenty of its CPU time.
+/// Capacity from which memory is kept for reuse by the same thread: the kernel clears fresh memory of this
+/// size page by page, which costs a large transfer one twentieth of its CPU time.
 const LARGE: usize = 64 * 1024;
-/// How much of that a thread keeps, in bytes.
+/// Maximum spare memory per thread, in bytes.
 const MOST_SPARE: usize = 1024 * 1024;
 
 thread_local! {
     static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps memory for the next large buffer of the thread, if there is not too much already.
+/// Keeps memory for the next large buffer of the thread, up to [`MOST_SPARE`].
 fn spare(mut bytes: Vec<u8>) {
-    // A thread that ends has none.
+    // During thread exit the thread-local is gone; the memory is freed then.
     let _ = SPARE.try_with(|spare| {
         let spare = &mut *spare.borrow_mut();
         let all: usize = spare.iter().map(Vec::capacity).sum();
@@ -32,7 +32,7 @@ fn spare(mut bytes: Vec<u8>) {
     });
 }
 
-/// Bytes that have arrived and are not used up yet.
+/// Received bytes that are not consumed yet.
 #[derive(Default)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -40,41 +40,41 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// An empty buffer with room for `capacity` bytes.
+    /// Creates an empty buffer with room for `capacity` bytes.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         Self { bytes: Vec::with_capacity(capacity), start: 0 }
     }
 
-    /// The bytes that are there.
+    /// The bytes that are not consumed yet.
     #[must_use]
     pub fn filled(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
-    /// The bytes that are there, to be worked on in place.
+    /// The unconsumed bytes, mutable for work in place.
     pub fn filled_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..]
     }
 
-    /// How many bytes are there.
+    /// Number of unconsumed bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Whether nothing is there.
+    /// Returns true without unconsumed bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Gives up the first `n` bytes; memory is kept for the next read.
+    /// Drops the first `n` bytes. The memory is kept for the next read.
     ///
     /// # Panics
-    /// Where there are fewer.
+    /// If fewer than `n` bytes are unconsumed.
     pub fn consume(&mut self, n: usize) {
-        assert!(n <= self.len(), "consumed more than there is");
+        assert!(n <= self.len(), "consumed more bytes than the buffer has");
         self.start += n;
         if self.start == self.bytes.len() {
             self.bytes.clear();
@@ -82,7 +82,7 @@ impl Buffer {
         }
     }
 
-    /// Gives the memory back.
+    /// Releases the memory, and with it all bytes.
     pub fn free(&mut self) {
         let Self { bytes, .. } = std::mem::take(self);
         if bytes.capacity() >= LARGE {
@@ -90,7 +90,7 @@ impl Buffer {
         }
     }
 
-    /// Makes room for `room` bytes behind those that are there.
+    /// Reserves space for `room` more bytes at the back.
     fn reserve(&mut self, room: usize) {
         let wanted = self.bytes.len() + room;
         if room >= LARGE && self.bytes.capacity() < wanted {
@@ -107,8 +107,8 @@ impl Buffer {
         self.bytes.reserve(room);
     }
 
-    /// Puts bytes behind those that are there. Where there is no room, what was consumed makes some once it is half
-    /// of all: so each byte is moved once at the most, and memory is bounded by what is there and not by what was.
+    /// Appends bytes. If capacity is lacking, the consumed part is reclaimed once it is at least half of the
+    /// buffer: so each byte moves at most once, and memory is bounded by the unconsumed bytes.
     pub fn extend(&mut self, bytes: &[u8]) {
         if self.bytes.capacity() - self.bytes.len() < bytes.len() && self.start >= self.len() {
             self.compact();
@@ -116,31 +116,31 @@ impl Buffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The memory that is held, in bytes.
+    /// Allocated memory, in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Forgets what was consumed.
+    /// Moves the unconsumed bytes to the front.
     fn compact(&mut self) {
         self.bytes.drain(..self.start);
         self.start = 0;
     }
 
-    /// Reads once from `socket` behind what is there, with room for at least `room` bytes. 0 bytes
-    /// mean the end of the stream.
+    /// Reads once from `socket`, appending with space for at least `room` bytes. 0 bytes mean the end of the
+    /// stream.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the system call.
     pub async fn read_from(&mut self, socket: &Socket, room: usize) -> io::Result<usize> {
         std::future::poll_fn(|cx| self.poll_read_from(cx, socket, room)).await
     }
 
-    /// [`Buffer::read_from`] for hand-written futures.
+    /// Poll form of [`Buffer::read_from`].
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the system call.
     pub fn poll_read_from(
         &mut self,
         cx: &mut Context<'_>,
@@ -162,9 +162,9 @@ impl Buffer {
 mod tests {
     use super::*;
 
-    /// What one buffer gives back another one gets, and no more is kept than is said.
+    /// Memory freed by one buffer is reused by the next, up to the stated bound.
     #[test]
-    fn large_memory_is_used_again() {
+    fn large_memory_is_reused() {
         let mut first = Buffer::with_capacity(4 * LARGE);
         let memory = first.filled().as_ptr();
         first.free();
@@ -182,9 +182,9 @@ mod tests {
         assert!((MOST_SPARE - 3 * LARGE..=MOST_SPARE).contains(&kept), "{kept}");
     }
 
-    /// A buffer that never runs empty holds no more than a few times what was in it at once.
+    /// A buffer that never runs empty stays within a small multiple of its peak content.
     #[test]
-    fn what_was_consumed_makes_room() {
+    fn extend_reclaims_consumed_space() {
         let rounds = if cfg!(miri) { 50 } else { 20_000 };
         for (piece, left) in [(1, 1), (7, 3), (100, 1), (100, 99), (1000, 5000), (16_384, 1)] {
             let (mut buffer, mut next, mut seen) = (Buffer::default(), 0_u8, 0_u8);
@@ -202,7 +202,7 @@ mod tests {
                 buffer.consume(n);
                 most = most.max(buffer.capacity());
             }
-            // Twice what is there, twice more as vectors grow.
+            // Twice the content, doubled again by the growth of vectors.
             assert!(most <= 4 * (piece + left).max(64), "{piece} {left}: {most}");
         }
     }

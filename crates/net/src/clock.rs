@@ -1,14 +1,14 @@
-//! A clock that is cheap enough to be read on every turn of the relay.
+//! Clocks that are cheap enough to be read on every turn of a relay.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How far [`coarse_ms`] may be behind the time, in milliseconds: the longest tick of a kernel.
+/// Maximum lag of [`coarse_ms`] behind the time, in milliseconds: the longest tick of a kernel.
 pub const COARSE_MS: u64 = 10;
 
-/// Milliseconds of a steady clock with the kernel's tick as resolution (1 to 10 ms): no system call
-/// is made, and no counter of the CPU is read.
+/// Milliseconds of a monotonic clock with the resolution of the kernel's tick (1 to 10 ms). Costs neither a
+/// system call nor a read of the CPU's counter.
 #[must_use]
 pub fn coarse_ms() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
@@ -16,7 +16,7 @@ pub fn coarse_ms() -> u64 {
     now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
 }
 
-/// The monotonic clock, without a system call.
+/// The monotonic clock, read through the vDSO without a system call.
 #[must_use]
 pub fn monotonic() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
@@ -24,7 +24,7 @@ pub fn monotonic() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
-/// The CPU time of the calling thread so far. It costs a system call.
+/// CPU time used by the calling thread. Costs a system call.
 #[must_use]
 pub fn thread_cpu() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);

@@ -1,4 +1,4 @@
-//! Connecting to a server.
+//! Outgoing connections to servers.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,14 +8,14 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use crate::{Address, Socket};
 
-/// How often a Unix socket whose backlog is full is tried again: the kernel says `EAGAIN` and has
-/// no readiness to wait for (unix(7)).
+/// Retry interval for a Unix socket with a full backlog: connect(2) fails with `EAGAIN`, and the kernel
+/// offers no readiness to wait for (unix(7)).
 const BACKLOG_RETRY: Duration = Duration::from_millis(5);
 
-/// Connects to `address`. There is no timeout in here: the caller bounds the wait.
+/// Connects to `address`. Sets no timeout: the caller bounds the wait.
 ///
 /// # Errors
-/// What the kernel says: refused, unreachable, no such socket, out of descriptors or ports.
+/// Errors of connect(2): refused, unreachable, no such socket, out of descriptors or ports.
 pub async fn connect_to(address: &Address) -> io::Result<Socket> {
     match address {
         Address::Tcp(tcp) => {
@@ -37,8 +37,8 @@ pub async fn connect_to(address: &Address) -> io::Result<Socket> {
             let fd = open(AddressFamily::UNIX)?;
             loop {
                 match connect(&fd, &name) {
-                    // Registered only now: an unconnected Unix socket reports a hang-up, and that
-                    // edge would be remembered.
+                    // Registered only after connecting: an unconnected Unix socket reports a hang-up, and
+                    // epoll would remember that edge.
                     Ok(()) => return Socket::unix(fd),
                     Err(rustix::io::Errno::AGAIN) => tokio::time::sleep(BACKLOG_RETRY).await,
                     Err(rustix::io::Errno::INTR) => {}

@@ -1,8 +1,8 @@
-//! The cores that the process may use, and what they have of their own.
+//! CPU affinity of the process, and the caches of its cores.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The cores that this process may run on (`taskset`, cgroup cpusets), at least one.
+/// Cores that this process may run on (`taskset`, cgroup cpusets), at least one.
 #[must_use]
 pub fn usable() -> Vec<usize> {
     let cores: Vec<_> = sched_getaffinity(None)
@@ -11,15 +11,15 @@ pub fn usable() -> Vec<usize> {
     if cores.is_empty() { vec![0] } else { cores }
 }
 
-/// Ties the calling thread to one core.
+/// Pins the calling thread to one core.
 ///
 /// # Errors
-/// What the kernel says, such as a core that went offline; the thread then stays free.
+/// Errors of sched_setaffinity(2), such as a core that is offline; the affinity is unchanged then.
 pub fn pin(core: usize) -> std::io::Result<()> {
     free(&[core])
 }
 
-/// Lets the calling thread run on any of these cores. A thread begins with the cores of the one that started it.
+/// Lets the calling thread run on any of these cores. A new thread inherits the affinity of its creator.
 ///
 /// # Errors
 /// As [`pin`].
@@ -31,7 +31,7 @@ pub fn free(cores: &[usize]) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// How large the second-level cache of a core is, in bytes; `None` where the kernel does not say.
+/// Size of a core's second-level cache in bytes; `None` if the kernel does not report it.
 #[must_use]
 pub fn second_level_cache() -> Option<usize> {
     const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
@@ -41,7 +41,7 @@ pub fn second_level_cache() -> Option<usize> {
     bytes(read(second, "size")?.trim())
 }
 
-/// The size of a cache as the kernel writes it: `512K`.
+/// Parses a cache size as the kernel writes it: `512K`.
 fn bytes(size: &str) -> Option<usize> {
     size.strip_suffix('K')?.parse::<usize>().ok()?.checked_mul(1024)
 }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_is_tied_can_be_freed() {
+    fn a_pinned_thread_can_be_freed() {
         let all = usable();
         let test = move || {
             pin(all[0]).unwrap();
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_caches_are_read() {
+    fn cache_sizes_are_parsed() {
         assert_eq!(bytes("512K"), Some(512 * 1024));
         assert_eq!(["", "K", "512", "1x2K", "18446744073709551615K"].map(bytes), [None; 5]);
     }

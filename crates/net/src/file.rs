@@ -1,9 +1,9 @@
-//! Files below a root: opened so that nothing leads out of it, and read without a wait where that is possible.
+//! Files below a root: paths cannot escape it, and reads do not block where the kernel allows it.
 //!
-//! `openat2` with `RESOLVE_BENEATH` has the kernel refuse every step out of the root, be it by `..`, by an absolute
-//! symbolic link or by a race. [`Wait::Never`] asks only for what the kernel has in memory: names by `RESOLVE_CACHED`,
-//! content by `preadv2` with `RWF_NOWAIT`. What is not there fails with [`io::ErrorKind::WouldBlock`], and is to be asked
-//! for again on a thread that may wait.
+//! `openat2` with `RESOLVE_BENEATH` makes the kernel reject every step out of the root, whether by `..`, an
+//! absolute symbolic link or a race. [`Wait::Never`] uses only what the kernel has cached: names by
+//! `RESOLVE_CACHED`, content by `preadv2` with `RWF_NOWAIT`. Anything else fails with
+//! [`io::ErrorKind::WouldBlock`]; the caller repeats the call on a thread that may block.
 
 mod links;
 
@@ -16,44 +16,45 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 pub use links::{open_direct, resolve};
 
-/// Whether a call may wait for a disk.
+/// Permission to block on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// No.
+    /// Fail with [`io::ErrorKind::WouldBlock`] instead of blocking.
     Never,
-    /// As long as it takes.
+    /// Block as long as the disk needs.
     Allowed,
 }
 
-/// A file that is open.
+/// An open file with its metadata.
 #[derive(Debug)]
-pub struct File {
-    /// The descriptor.
+pub struct OpenFile {
+    /// Descriptor of the file.
     pub fd: OwnedFd,
-    /// What it is.
-    pub kind: Kind,
-    /// The state that it is in.
-    pub stamp: Stamp,
+    /// Type of the file.
+    pub kind: FileKind,
+    /// Version of the file when it was opened.
+    pub stamp: FileVersion,
 }
 
-/// One state of a file: another state has another one, but for changes within a tick of the file system's clock.
+/// Fingerprint of a file's version. It differs after every change, except for changes within one tick of the
+/// file system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// Bytes.
+pub struct FileVersion {
+    /// Size of the content, in bytes.
     pub size: u64,
-    /// When its content changed, as it says: seconds and nanoseconds since 1970.
+    /// Modification time: seconds and nanoseconds since 1970.
     pub modified: (i64, u64),
-    /// When anything of it changed, as the kernel says.
+    /// Status change time (ctime), which users cannot set: seconds and nanoseconds since 1970.
     pub changed: (i64, u64),
-    /// Device number of its file system.
+    /// Device number of the file system.
     pub device: u64,
-    /// Its number in its file system.
+    /// Inode number within the file system.
     pub inode: u64,
 }
 
-impl Stamp {
+impl FileVersion {
     fn of(found: &Stat) -> Self {
-        // The C library, with which Miri runs, has nanoseconds as `i64`.
+        // The libc that Miri runs with has nanoseconds as `i64`.
         #[allow(clippy::unnecessary_cast, reason = "the type depends on the backend of rustix")]
         let (modified, changed) = (found.st_mtime_nsec as u64, found.st_ctime_nsec as u64);
         Self {
@@ -66,92 +67,92 @@ impl Stamp {
     }
 }
 
-/// What a file is.
+/// Type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// One with content.
+pub enum FileKind {
+    /// A regular file, with content.
     Regular,
-    /// A directory.
+    /// A directory, which can be listed.
     Directory,
-    /// A device, a FIFO, a socket.
+    /// A device, a FIFO or a socket.
     Special,
 }
 
-/// What a directory has.
+/// Content of a directory.
 #[derive(Debug)]
 pub struct Directory {
-    /// Files and directories, in no order.
-    pub entries: Vec<Entry>,
-    /// Whether there was more than was looked at.
+    /// Files and directories, unsorted.
+    pub entries: Vec<DirectoryEntry>,
+    /// Set if the bound on entries cut the list short.
     pub is_cut: bool,
 }
 
-/// A file or directory that a directory has.
+/// A file or directory within a listed directory.
 #[derive(Debug)]
-pub struct Entry {
-    /// Its name.
+pub struct DirectoryEntry {
+    /// Name within the directory.
     pub name: String,
-    /// What it is, behind symbolic links.
-    pub kind: Kind,
-    /// Bytes.
+    /// Type, with symbolic links followed.
+    pub kind: FileKind,
+    /// Size of the content, in bytes.
     pub size: u64,
-    /// When its content changed, in seconds since 1970.
+    /// Modification time, in seconds since 1970.
     pub modified: i64,
     /// Set for symbolic links.
     pub is_link: bool,
 }
 
-/// How often a path is looked up again that another process changes meanwhile.
+/// Maximum attempts to open a path while another process renames parts of it.
 const LOOKS: usize = 16;
 
-/// Opens a directory as a root; symbolic links on the way to it are followed.
+/// Opens a directory as a root. Symbolic links on the way to it are followed.
 ///
 /// # Errors
-/// What the kernel says; [`io::ErrorKind::WouldBlock`] where it would have to wait and must not.
+/// Errors of the system call; [`io::ErrorKind::WouldBlock`] if it would block and `wait` forbids that.
 pub fn root(path: &Path, wait: Wait) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat2(CWD, path, flags, Mode::empty(), cached(wait)).map_err(|error| cold(error, wait))?)
 }
 
-/// Opens the file at a path below a root. It does not wait for the other end of a FIFO.
+/// Opens the file at a path below a root. Does not wait for the other end of a FIFO.
 ///
 /// # Errors
-/// What the kernel says: `EXDEV` where the path leads out of the root. [`io::ErrorKind::WouldBlock`] where it would have
-/// to wait and must not.
-pub fn open(root: impl AsFd, path: &str, wait: Wait) -> io::Result<File> {
+/// Errors of the system call: `EXDEV` if the path leads out of the root. [`io::ErrorKind::WouldBlock`] if it
+/// would block and `wait` forbids that.
+pub fn open(root: impl AsFd, path: &str, wait: Wait) -> io::Result<OpenFile> {
     opened(root.as_fd(), path, WITHIN, wait)
 }
 
-fn opened(root: BorrowedFd<'_>, path: &str, resolve: ResolveFlags, wait: Wait) -> io::Result<File> {
+fn opened(root: BorrowedFd<'_>, path: &str, resolve: ResolveFlags, wait: Wait) -> io::Result<OpenFile> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = resolve | cached(wait);
     let mut looks = 0;
     let fd = loop {
         looks += 1;
         match openat2(root, path, flags, Mode::empty(), resolve) {
-            // Something was renamed on the way.
+            // A component was renamed during the lookup.
             Err(Errno::AGAIN) if wait == Wait::Allowed && looks < LOOKS => {}
             outcome => break outcome.map_err(|error| cold(error, wait))?,
         }
     };
     let found = fstat(&fd)?;
-    Ok(File { fd, kind: kind(&found), stamp: Stamp::of(&found) })
+    Ok(OpenFile { fd, kind: kind(&found), stamp: FileVersion::of(&found) })
 }
 
-/// The state that an open file is in now.
+/// Current version of an open file.
 ///
 /// # Errors
-/// What the kernel says.
-pub fn stamp(fd: impl AsFd) -> io::Result<Stamp> {
-    Ok(Stamp::of(&fstat(fd)?))
+/// Errors of fstat(2).
+pub fn stamp(fd: impl AsFd) -> io::Result<FileVersion> {
+    Ok(FileVersion::of(&fstat(fd)?))
 }
 
-/// Lists the directory at a path below a root, which is empty or ends with `/`. Of the first `most` names it gives those
-/// that are `wanted` and lead to a file or a directory within the root; names that are not UTF-8 lead nowhere. It waits for
-/// a disk.
+/// Lists the directory at a path below a root; the path is empty or ends with `/`. Considers at most `most`
+/// names and returns those that pass `wanted` and lead to a file or a directory within the root. Names that
+/// are not UTF-8 are skipped. May block on a disk.
 ///
 /// # Errors
-/// What the kernel says, and the error of `wanted`, which ends the list.
+/// Errors of the system calls, and the first error of `wanted`, which ends the list.
 pub fn list(
     root: impl AsFd,
     path: &str,
@@ -176,20 +177,20 @@ pub fn list(
             found.is_cut = true;
             break;
         }
-        // What has gone meanwhile, or leads out of the root, is not there.
+        // Entries that vanished meanwhile or lead out of the root are omitted.
         if wanted(name)?
             && let Ok((stat, is_link)) = within(root.as_fd(), directory.as_fd(), path, name)
-            && kind(&stat) != Kind::Special
+            && kind(&stat) != FileKind::Special
         {
             let size = u64::try_from(stat.st_size).unwrap_or_default();
             let (kind, modified) = (kind(&stat), stat.st_mtime);
-            found.entries.push(Entry { name: name.to_owned(), kind, size, modified, is_link });
+            found.entries.push(DirectoryEntry { name: name.to_owned(), kind, size, modified, is_link });
         }
     }
     Ok(found)
 }
 
-/// What a name of a directory leads to within the root, and whether by a link.
+/// Follows a name of a directory within the root; the flag is set for a symbolic link.
 fn within(
     root: BorrowedFd<'_>,
     directory: BorrowedFd<'_>,
@@ -204,38 +205,39 @@ fn within(
     Ok((fstat(openat2(root, format!("{path}{name}"), flags, Mode::empty(), WITHIN)?)?, true))
 }
 
-fn kind(found: &Stat) -> Kind {
+fn kind(found: &Stat) -> FileKind {
     match FileType::from_raw_mode(found.st_mode) {
-        FileType::RegularFile => Kind::Regular,
-        FileType::Directory => Kind::Directory,
-        _ => Kind::Special,
+        FileType::RegularFile => FileKind::Regular,
+        FileType::Directory => FileKind::Directory,
+        _ => FileKind::Special,
     }
 }
 
-/// Every step stays below the root.
+/// Every step must stay below the root.
 const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
-/// The memory for names that one call reads.
+/// Size of the buffer for one getdents64(2), in bytes.
 const NAMES: usize = 32 * 1024;
 
 fn cached(wait: Wait) -> ResolveFlags {
     if wait == Wait::Never { ResolveFlags::CACHED } else { ResolveFlags::empty() }
 }
 
-/// A kernel before 5.12 does not know `RESOLVE_CACHED`.
+/// Maps the `EINVAL` of kernels before 5.12, which lack `RESOLVE_CACHED`, to "would block".
 fn cold(error: Errno, wait: Wait) -> Errno {
     if wait == Wait::Never && error == Errno::INVAL { Errno::AGAIN } else { error }
 }
 
-/// Reads from `offset` on into `slots`, in their order, and tells how much; 0 is the end of the file.
+/// Reads from `offset` into `slots`, in order, and returns the number of bytes; 0 is the end of the file.
 ///
 /// # Errors
-/// What the kernel says; [`io::ErrorKind::WouldBlock`] where it would have to wait and must not.
+/// Errors of preadv2(2); [`io::ErrorKind::WouldBlock`] if it would block and `wait` forbids that.
 pub fn read(fd: impl AsFd, slots: &mut [IoSliceMut<'_>], offset: u64, wait: Wait) -> io::Result<usize> {
     let flags = if wait == Wait::Never { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
     loop {
         match preadv2(&fd, slots, offset, flags) {
             Err(Errno::INTR) => {}
-            // Not every file system can; and Linux 5.9 and 5.10 say the end where there is none.
+            // Some file systems lack RWF_NOWAIT; and Linux 5.9 and 5.10 report an end of file where there is
+            // none.
             Err(Errno::OPNOTSUPP) | Ok(0) if wait == Wait::Never => {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -254,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_leads_out_of_the_root() {
+    fn paths_cannot_escape_the_root() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         fs::create_dir_all(path.join("www/sub")).unwrap();
@@ -269,9 +271,9 @@ mod tests {
         let open = |name: &str| open(&root, name, Wait::Allowed);
         for name in ["a", "sub/inside", "sub/../a"] {
             let file = open(name).unwrap();
-            assert_eq!((file.kind, file.stamp.size), (Kind::Regular, 5), "{name}");
+            assert_eq!((file.kind, file.stamp.size), (FileKind::Regular, 5), "{name}");
         }
-        assert_eq!(open("sub").unwrap().kind, Kind::Directory);
+        assert_eq!(open("sub").unwrap().kind, FileKind::Directory);
         for name in ["../secret", "/etc/passwd", "sub/outside", "absolute", "up/secret", "magic/etc/passwd"] {
             assert_eq!(open(name).unwrap_err().raw_os_error(), Some(18), "{name}");
         }
@@ -280,11 +282,11 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_keeps_nobody_waiting() {
+    fn opening_a_fifo_does_not_block() {
         let folder = tempfile::tempdir().unwrap();
         let root = root(folder.path(), Wait::Allowed).unwrap();
         mkfifoat(&root, "fifo", Mode::RUSR | Mode::WUSR).unwrap();
-        assert_eq!(open(&root, "fifo", Wait::Allowed).unwrap().kind, Kind::Special);
+        assert_eq!(open(&root, "fifo", Wait::Allowed).unwrap().kind, FileKind::Special);
     }
 
     #[test]
@@ -308,8 +310,8 @@ mod tests {
         };
         let (entries, is_cut) = found("sub/", 100);
         assert!(!is_cut && entries.len() == 2, "{entries:?}");
-        assert_eq!(entries[0], ("in".to_owned(), Kind::Regular, 5));
-        assert_eq!((&*entries[1].0, entries[1].1), ("up", Kind::Directory));
+        assert_eq!(entries[0], ("in".to_owned(), FileKind::Regular, 5));
+        assert_eq!((&*entries[1].0, entries[1].1), ("up", FileKind::Directory));
         let (entries, is_cut) = found("", 100);
         assert!(!is_cut && entries.len() == 2, "{entries:?}");
         let (entries, is_cut) = found("", 1);
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_read_from_any_place() {
+    fn content_is_read_from_any_offset() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), "0123456789").unwrap();
         let root = root(folder.path(), Wait::Allowed).unwrap();
@@ -344,7 +346,7 @@ mod tests {
         assert_eq!(read(&file.fd, &mut slots, 5, Wait::Allowed).unwrap(), 5);
         assert_eq!((&one, &two[..3]), (b"56", &b"789"[..]));
         assert_eq!(read(&file.fd, &mut [IoSliceMut::new(&mut one)], 10, Wait::Allowed).unwrap(), 0);
-        // Whoever must not wait is not told of an end.
+        // A non-blocking read does not report the end of the file.
         let end = read(&file.fd, &mut [IoSliceMut::new(&mut one)], 10, Wait::Never).unwrap_err();
         assert_eq!(end.kind(), io::ErrorKind::WouldBlock);
     }

@@ -1,7 +1,7 @@
-//! Messages with descriptors between an old process and the new one that takes its place: a pair of Unix sockets that
-//! keep the bounds of messages, memory that both can read, and the start of the new process.
+//! Messages with descriptors between an old process and its successor: a pair of Unix sockets that keep
+//! message boundaries, shared memory, and the start of the new process.
 //!
-//! What the messages mean is not decided here.
+//! The content of the messages is defined by the caller.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
@@ -19,28 +19,28 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The most descriptors of one message; the kernel takes 253 (`SCM_MAX_FD`).
+/// Maximum descriptors per message; the kernel admits 253 (`SCM_MAX_FD`).
 pub const MOST_DESCRIPTORS: usize = 200;
-/// The longest text of one message. It fits the smallest send buffer of a socket.
+/// Maximum text per message, in bytes. It fits the smallest send buffer of a socket.
 pub const LONGEST_TEXT: usize = 2048;
-/// What is given over as memory is not longer.
+/// Maximum size of shared memory that is read, in bytes.
 const LONGEST_MEMORY: u64 = 64 << 20;
 
-/// One end of a conversation between two processes.
+/// One end of a channel between two processes.
 #[derive(Debug)]
 pub struct Channel(OwnedFd);
 
-/// What came.
+/// A message received on a [`Channel`].
 #[derive(Debug)]
 pub struct Message {
-    /// Its text.
+    /// Text of the message.
     pub text: Vec<u8>,
-    /// The descriptors that came with it.
+    /// Descriptors attached to the message.
     pub fds: Vec<OwnedFd>,
 }
 
 impl Channel {
-    /// Two ends that are connected.
+    /// Creates two connected ends.
     ///
     /// # Errors
     /// No descriptor is free.
@@ -54,10 +54,10 @@ impl Channel {
         Ok((Self(one), Self(other)))
     }
 
-    /// Takes the end that standard input is, if it is one. Standard input is `/dev/null` from then on.
+    /// Takes the end from standard input, if that is one. Standard input is `/dev/null` from then on.
     ///
     /// # Errors
-    /// No descriptor is free, or there is no `/dev/null`.
+    /// No descriptor is free, or `/dev/null` is missing.
     pub fn of_stdin() -> io::Result<Option<Self>> {
         let stdin = io::stdin();
         let is_channel = sockopt::socket_domain(&stdin).is_ok_and(|domain| domain == AddressFamily::UNIX)
@@ -70,7 +70,7 @@ impl Channel {
         Ok(Some(Self(own)))
     }
 
-    /// Another descriptor of the same end.
+    /// Duplicates the descriptor of this end.
     ///
     /// # Errors
     /// No descriptor is free.
@@ -81,7 +81,7 @@ impl Channel {
     /// Sends a message.
     ///
     /// # Errors
-    /// The other end is closed or takes nothing before `deadline`, or the message is too large.
+    /// The other end is closed or does not accept the message before `deadline`, or the message is too large.
     pub fn send(&self, text: &[u8], fds: &[BorrowedFd<'_>], deadline: Instant) -> io::Result<()> {
         if text.len() > LONGEST_TEXT || fds.len() > MOST_DESCRIPTORS {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -101,10 +101,10 @@ impl Channel {
         }
     }
 
-    /// The next message; `None` once the other end is closed.
+    /// Receives the next message; `None` once the other end is closed.
     ///
     /// # Errors
-    /// Nothing came before `deadline` ([`io::ErrorKind::TimedOut`]), or more than a message may have.
+    /// Nothing arrived before `deadline` ([`io::ErrorKind::TimedOut`]), or the message exceeds the bounds.
     pub fn receive(&self, deadline: Instant) -> io::Result<Option<Message>> {
         let mut text = vec![0; LONGEST_TEXT];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
@@ -118,8 +118,8 @@ impl Channel {
                     self.wait(PollFlags::IN, deadline)?;
                     continue;
                 }
-                // The kernel says once that the other end was closed before it had read everything; what that end has
-                // said comes after.
+                // The kernel reports once that the other end was closed with unread data; its own messages
+                // follow after that.
                 Err(Errno::INTR | Errno::CONNRESET) => continue,
                 Err(error) => return Err(error.into()),
             };
@@ -141,11 +141,11 @@ impl Channel {
         }
     }
 
-    /// The next message, as [`Channel::receive`] has it, without keeping the thread. To be called within a runtime; may
-    /// be dropped and called again without losing any.
+    /// Like [`Channel::receive`], without blocking the thread. Needs a runtime. Cancel safe: dropping the
+    /// future loses no message.
     ///
     /// # Errors
-    /// As there, and that the runtime cannot watch it.
+    /// Those of [`Channel::receive`], except for the deadline; or the runtime cannot watch the descriptor.
     pub async fn next(&self) -> io::Result<Option<Message>> {
         // SAFETY: the descriptor is borrowed from `self`, which is borrowed for as long as this future lives.
         let watched = unsafe { AsyncFd::register_with_interest(self.0.as_fd(), Interest::READABLE) }?;
@@ -171,7 +171,7 @@ impl Channel {
     }
 }
 
-/// An end that came with a message.
+/// Wraps an end that was received in a message.
 impl From<OwnedFd> for Channel {
     fn from(fd: OwnedFd) -> Self {
         Self(fd)
@@ -196,23 +196,24 @@ impl AsFd for Channel {
     }
 }
 
-/// Memory with these bytes, as a descriptor. It is never on a disk.
+/// Puts bytes into anonymous memory (memfd) and returns its descriptor. The bytes are never written to a
+/// disk.
 ///
 /// # Errors
-/// There is no memory or no descriptor.
+/// Memory or descriptors have run out.
 pub fn memory(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create("offramp-handover", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file.into())
 }
 
-/// The bytes of such memory.
+/// Reads the memory behind a descriptor of [`memory`].
 ///
 /// # Errors
-/// It cannot be read, or is longer than anything that is handed over.
+/// It cannot be read, or exceeds the bound.
 pub fn read_memory(memory: OwnedFd) -> io::Result<Vec<u8>> {
     let mut file = File::from(memory);
-    // Both processes have the same place in it.
+    // Both processes share the file position.
     file.seek(SeekFrom::Start(0))?;
     let mut bytes = Vec::new();
     file.take(LONGEST_MEMORY + 1).read_to_end(&mut bytes)?;
@@ -222,7 +223,7 @@ pub fn read_memory(memory: OwnedFd) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A deadline so long from now.
+/// The deadline that is `limit` from now.
 #[must_use]
 pub fn within(limit: Duration) -> Instant {
     Instant::now() + limit
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused_and_who_takes_nothing_is_not_waited_for() {
+    fn large_messages_and_stalled_receivers_are_errors() {
         let (one, other) = Channel::pair().unwrap();
         let memory = memory(b"").unwrap();
         assert!(one.send(&[0; LONGEST_TEXT + 1], &[], within(PATIENCE)).is_err());

@@ -1,4 +1,4 @@
-//! Listening sockets, one per worker and address where the kernel can share the load.
+//! Listening sockets: one per worker and address where the kernel can spread the load.
 
 mod reserve;
 
@@ -24,46 +24,47 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::address::{canonical, without_ipv6};
 use crate::socket::watch;
-use crate::{Address, Peer};
+use crate::{Address, PeerAddress};
 
 pub use reserve::Reserve;
 
-/// Connections that may wait to be accepted; the kernel lowers it to `net.core.somaxconn`.
+/// Backlog of listening sockets; the kernel lowers it to `net.core.somaxconn`.
 pub const BACKLOG: i32 = 4096;
 
 /// Opens `count` listening sockets for `address`, one for each worker.
 ///
-/// TCP sockets share the address by `SO_REUSEPORT` and the kernel spreads connections over them; a
-/// Unix socket is one queue, whose descriptor is duplicated. An IPv6 wildcard address also takes
-/// IPv4; where the machine has no IPv6, `[::]` falls back to `0.0.0.0`. Port 0 picks one free port
-/// for all. A Unix socket file without a listener is replaced.
+/// TCP sockets share the address by `SO_REUSEPORT`, and the kernel spreads connections over them; a Unix
+/// socket is one queue, with duplicated descriptors. An IPv6 wildcard address also accepts IPv4; on a
+/// machine without IPv6, `[::]` falls back to `0.0.0.0`. Port 0 picks one free port for all. A Unix socket
+/// file without a listener is replaced.
 ///
 /// # Errors
-/// What the kernel says: in use, no permission, no such directory.
+/// Errors of the system calls: address in use, no permission, no such directory.
 pub fn open(address: &Address, count: usize) -> io::Result<Vec<OwnedFd>> {
     open_as(address, count, Alone::Must)
 }
 
-/// The same, though this process listens on an address that takes some of the same connections, as `0.0.0.0:443` does
-/// those of `[::]:443`. The TCP sockets have their address and do not listen yet: the kernel would give them connections
-/// of the others, which nobody accepts until it is certain that they are used. [`start`] has them listen.
+/// Like [`open`], beside an overlapping address of this process, as `0.0.0.0:443` overlaps `[::]:443`. The
+/// TCP sockets are bound but do not listen: otherwise the kernel would give them connections of the other
+/// sockets, which would not be accepted until the change is certain. [`start`] makes them listen.
 ///
 /// # Errors
-/// As [`open`]. Whether another process of this user shares the port is not found out.
+/// As [`open`], but a port shared by another process of this user is not detected.
 pub fn open_beside_own(address: &Address, count: usize) -> io::Result<Vec<OwnedFd>> {
     open_as(address, count, Alone::NeedNot)
 }
 
-/// Has sockets of [`open_beside_own`] listen. Until the other sockets are closed, the kernel gives connections to each.
+/// Makes sockets of [`open_beside_own`] listen. Until the other sockets are closed, the kernel gives
+/// connections to both sets.
 ///
 /// # Errors
-/// What the kernel says.
+/// Errors of listen(2).
 pub fn start(fds: &[OwnedFd]) -> io::Result<()> {
-    // To those that listen already it changes nothing.
+    // No effect on sockets that listen already.
     fds.iter().try_for_each(|fd| Ok(listen(fd, BACKLOG)?))
 }
 
-/// Whether no other socket may take connections of the address.
+/// Exclusiveness of the address among processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Alone {
     Must,
@@ -89,13 +90,14 @@ fn open_as(address: &Address, count: usize, alone: Alone) -> io::Result<Vec<Owne
     }
 }
 
-/// Prepares listening sockets that another process has opened, for `count` workers at least.
+/// Prepares listening sockets opened by another process, for at least `count` workers.
 ///
-/// Where there are fewer, TCP sockets that share their address by `SO_REUSEPORT` get others beside them. Where the
-/// kernel refuses that (it must be the same user who opens them), and for all other sockets, several workers share one.
+/// If there are fewer, TCP sockets that share their address by `SO_REUSEPORT` are supplemented with new ones.
+/// If the kernel refuses that (the same user must open them), and for all other sockets, several workers
+/// share one.
 ///
 /// # Errors
-/// No descriptor is free, or one is no listening stream socket.
+/// No descriptor is free, or one of them is not a listening stream socket.
 pub fn adopt(mut fds: Vec<OwnedFd>, count: usize) -> io::Result<Vec<OwnedFd>> {
     for fd in &fds {
         if !sockopt::socket_acceptconn(fd)? || sockopt::socket_type(fd)? != SocketType::STREAM {
@@ -121,21 +123,22 @@ pub fn adopt(mut fds: Vec<OwnedFd>, count: usize) -> io::Result<Vec<OwnedFd>> {
     Ok(fds)
 }
 
-/// Those of the sockets of one address that have a queue of their own: behind them they only repeat.
+/// The leading sockets of one address that have accept queues of their own; the sockets behind them are
+/// duplicates.
 #[must_use]
 pub fn queues(fds: &[OwnedFd]) -> &[OwnedFd] {
     let mut seen = std::collections::HashSet::new();
-    // One whose number is not told is taken for another.
+    // A socket that fstat(2) cannot identify counts as distinct.
     let is_other = |fd: &&OwnedFd| rustix::fs::fstat(fd).map_or(true, |found| seen.insert(found.st_ino));
     &fds[..fds.iter().take_while(is_other).count()]
 }
 
-/// Whether others may be bound to the address of this TCP socket.
+/// Returns true for TCP sockets that share their address with others.
 fn shares_address(fd: &OwnedFd) -> bool {
     bound_address(fd).is_some() && sockopt::socket_reuseport(fd).unwrap_or(false)
 }
 
-/// The address that a listening socket is bound to: of TCP, or the path of a Unix socket.
+/// The address that a listening socket is bound to: TCP, or the path of a Unix socket.
 #[must_use]
 pub fn address_of(fd: &OwnedFd) -> Option<Address> {
     match bound_address(fd) {
@@ -148,24 +151,34 @@ pub fn address_of(fd: &OwnedFd) -> Option<Address> {
     }
 }
 
-/// The address that a listening socket is bound to.
+/// The TCP address that a listening socket is bound to.
 #[must_use]
 pub fn bound_address(fd: &OwnedFd) -> Option<SocketAddr> {
     SocketAddr::try_from(rustix::net::getsockname(fd).ok()?).ok()
 }
 
-/// Whether the address is one of this machine's.
+/// Returns true for addresses of this machine.
 #[must_use]
 pub fn is_own(address: IpAddr) -> bool {
-    // That a socket can be bound to it says nothing: with `ip_nonlocal_bind` it can to any.
+    // Binding would prove nothing: with `ip_nonlocal_bind` any address can be bound.
     match nix::ifaddrs::getifaddrs() {
         Ok(interfaces) => is_among(address, interfaces.filter_map(|interface| ip_of(interface.address?))),
-        // Nothing is sent, and the port is free again at once.
+        // Nothing is sent, and the port is released at once.
         Err(_) => std::net::UdpSocket::bind((address, 0)).is_ok(),
     }
 }
 
-/// Whether an address is one of these, which interfaces have. All of `127.0.0.0/8` is where one of it is.
+/// Addresses of the interfaces of this machine, each once; empty if the kernel does not list them.
+#[must_use]
+pub fn own_addresses() -> Vec<IpAddr> {
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return Vec::new() };
+    let found: std::collections::BTreeSet<IpAddr> =
+        interfaces.filter_map(|interface| ip_of(interface.address?)).collect();
+    found.into_iter().collect()
+}
+
+/// Finds an address among those of the interfaces. Any address of `127.0.0.0/8` in the list stands for the
+/// whole network.
 fn is_among(address: IpAddr, mut own: impl Iterator<Item = IpAddr>) -> bool {
     let address = address.to_canonical();
     let loopback = address.is_ipv4() && address.is_loopback();
@@ -183,8 +196,8 @@ fn no_ipv6(error: &io::Error) -> bool {
 }
 
 fn open_tcp(address: SocketAddr, count: usize, alone: Alone) -> io::Result<Vec<OwnedFd>> {
-    // Another process could share the port by SO_REUSEPORT too and silently take every other
-    // connection; binding once without it finds out.
+    // Another process could share the port by SO_REUSEPORT and silently take a share of the connections.
+    // Binding once without the option detects that.
     if address.port() != 0 && alone == Alone::Must {
         let probe = tcp_socket(address)?;
         sockopt::set_socket_reuseaddr(&probe, true)?;
@@ -204,19 +217,19 @@ fn open_tcp(address: SocketAddr, count: usize, alone: Alone) -> io::Result<Vec<O
     Ok(all)
 }
 
-/// Opens a socket that shares its address with others of this user.
+/// Opens a listening socket that shares its address with others of this user.
 fn open_beside(address: SocketAddr) -> io::Result<OwnedFd> {
     let fd = bind_beside(address)?;
     listen(&fd, BACKLOG)?;
     Ok(fd)
 }
 
-/// The same, and it does not listen yet.
+/// Binds a socket like [`open_beside`], without listening.
 fn bind_beside(address: SocketAddr) -> io::Result<OwnedFd> {
     let fd = tcp_socket(address)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
     sockopt::set_socket_reuseport(&fd, true)?;
-    // Accepted sockets inherit it (tcp(7)): records leave at once, without a call for each.
+    // Accepted sockets inherit the option (tcp(7)), which saves a call for each.
     sockopt::set_tcp_nodelay(&fd, true)?;
     bind(&fd, &address)?;
     Ok(fd)
@@ -240,16 +253,16 @@ fn open_unix(path: &Path) -> io::Result<OwnedFd> {
         None,
     )?;
     bind(&fd, &SocketAddrUnix::new(path)?)?;
-    // Whoever may reach the directory may connect, as with a TCP port.
+    // Access is controlled by the directory, as for a TCP port by the network.
     rustix::fs::chmod(path, Mode::from_raw_mode(0o666))?;
     listen(&fd, BACKLOG)?;
     Ok(fd)
 }
 
-/// Removes the file of a Unix socket, and nothing that is no socket. A file that is not there is no error.
+/// Removes the file of a Unix socket. Files of other types are kept; a missing file is no error.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub fn unlink(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
@@ -259,7 +272,7 @@ pub fn unlink(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a socket file that belongs to no socket any more; anything else in the way is an error.
+/// Removes a stale socket file; any other file in its place is an error.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -270,21 +283,21 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if is_bound(path)? { Err(io::Error::from(io::ErrorKind::AddrInUse)) } else { unlink(path) }
 }
 
-/// Whether a Unix socket is bound to this path and clients come to it; nobody is waited for.
+/// Detects a Unix socket bound to this path. Does not block.
 ///
 /// # Errors
-/// What the kernel says, such as that the path may not be used. A path that is not there is no error.
+/// Errors of connect(2), such as missing permission. A missing path is no error.
 pub fn is_bound(path: &Path) -> io::Result<bool> {
-    // The kernel answers `ECONNREFUSED` for a file that no socket is bound to. It also answers that for a stream
-    // socket that does not listen yet, and `EPROTOTYPE` to who connects to a socket of another type: so two types
-    // are tried, one of which is another.
+    // The kernel answers `ECONNREFUSED` for a file without a bound socket. It also does so for a stream
+    // socket that does not listen yet, and answers `EPROTOTYPE` if the socket types differ: so two types are
+    // tried, and at least one of them differs.
     for kind in [SocketType::STREAM, SocketType::DGRAM] {
         let probe =
             socket_with(AddressFamily::UNIX, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
         match connect(&probe, &SocketAddrUnix::new(path)?) {
             Err(Errno::CONNREFUSED) => {}
             Err(Errno::NOENT) => return Ok(false),
-            // A full backlog (`EAGAIN`) is one that somebody has.
+            // A full backlog (`EAGAIN`) belongs to a listening socket.
             Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => return Ok(true),
             Err(error) => return Err(error.into()),
         }
@@ -292,19 +305,18 @@ pub fn is_bound(path: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Why no connection could be accepted.
+/// Failure to accept a connection, classified by the reaction that it needs.
 #[derive(Debug)]
 pub enum AcceptError {
     /// The process or the system has no free descriptor: wait until connections have ended.
     Descriptors,
     /// The kernel has no memory for another socket: wait.
     Memory,
-    /// The connection was gone before it could be accepted: accept the next.
+    /// The connection was closed before it could be accepted: accept the next.
     Gone,
-    /// The kernel does not let the process accept: a security module or a seccomp filter. It may last, and it may
-    /// end: wait.
+    /// A security module or a seccomp filter denies accept(2), possibly for a while only: wait.
     Denied(io::Error),
-    /// The listening socket itself is broken.
+    /// The listening socket itself is broken: stop accepting on it.
     Broken(io::Error),
 }
 
@@ -318,25 +330,25 @@ impl Acceptor {
     /// Registers a listening socket from [`open`] with the current tokio runtime.
     ///
     /// # Errors
-    /// Where the kernel cannot watch the descriptor.
+    /// The kernel cannot watch the descriptor.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let unix = sockopt::socket_domain(&fd)? == AddressFamily::UNIX;
         Ok(Self { fd: watch(fd, Interest::READABLE)?, unix })
     }
 
-    /// Waits until a connection seems to wait.
+    /// Waits until the socket is reported readable, which may be outdated; see [`AcceptReadiness::confirm`].
     ///
     /// # Errors
-    /// Where the socket cannot be watched any more, as its runtime ends.
-    pub async fn ready(&self) -> io::Result<Ready<'_>> {
-        Ok(Ready { acceptor: self, guard: self.fd.readable().await? })
+    /// The socket cannot be watched any more because its runtime shuts down.
+    pub async fn ready(&self) -> io::Result<AcceptReadiness<'_>> {
+        Ok(AcceptReadiness { acceptor: self, guard: self.fd.readable().await? })
     }
 
     /// Waits for a connection and accepts it.
     ///
     /// # Errors
-    /// By what to do about it; see [`AcceptError`].
-    pub async fn accept(&self) -> Result<(OwnedFd, Peer), AcceptError> {
+    /// An [`AcceptError`], which says how to react.
+    pub async fn accept(&self) -> Result<(OwnedFd, PeerAddress), AcceptError> {
         loop {
             if let Some(accepted) = self.ready().await.map_err(AcceptError::Broken)?.accept()? {
                 return Ok(accepted);
@@ -344,18 +356,18 @@ impl Acceptor {
         }
     }
 
-    /// Accepts one connection that is already waiting; `None` where there is none.
+    /// Accepts one pending connection; `None` if there is none.
     ///
     /// # Errors
-    /// By what to do about it; see [`AcceptError`].
-    pub fn try_accept(&self) -> Result<Option<(OwnedFd, Peer)>, AcceptError> {
+    /// An [`AcceptError`], which says how to react.
+    pub fn try_accept(&self) -> Result<Option<(OwnedFd, PeerAddress)>, AcceptError> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let accepted = if self.unix {
-            accept_with(self.fd.as_fd(), flags).map(|fd| (fd, Peer::Unix))
+            accept_with(self.fd.as_fd(), flags).map(|fd| (fd, PeerAddress::Unix))
         } else {
             acceptfrom_with(self.fd.as_fd(), flags).map(|(fd, from)| {
                 let address = from.and_then(|from| SocketAddr::try_from(from).ok());
-                (fd, address.map_or(Peer::Unix, |address| Peer::Tcp(canonical(address))))
+                (fd, address.map_or(PeerAddress::Unix, |address| PeerAddress::Tcp(canonical(address))))
             })
         };
         match accepted {
@@ -366,19 +378,19 @@ impl Acceptor {
     }
 }
 
-/// A connection seems to wait.
-pub struct Ready<'a> {
+/// A readiness report of an [`Acceptor`].
+pub struct AcceptReadiness<'a> {
     acceptor: &'a Acceptor,
     guard: AsyncFdReadyGuard<'a, OwnedFd>,
 }
 
-impl Ready<'_> {
-    /// Asks the kernel whether one waits indeed: it seems so, too, after the last one was accepted. If not,
-    /// [`Acceptor::ready`] waits for the next one.
+impl AcceptReadiness<'_> {
+    /// Polls the kernel for a pending connection, since readiness also remains set after the last one was
+    /// accepted. On `None`, [`Acceptor::ready`] waits for the next one.
     #[must_use]
     pub fn confirm(mut self) -> Option<Self> {
         let mut watched = [PollFd::new(&self.acceptor.fd, PollFlags::IN)];
-        // Where the kernel cannot say, to accept will.
+        // If poll(2) fails, accept(2) decides.
         if let Ok(0) = poll(&mut watched, Some(&Timespec::default())) {
             self.guard.clear_ready();
             return None;
@@ -386,11 +398,11 @@ impl Ready<'_> {
         Some(self)
     }
 
-    /// Accepts it; `None` where there is none, and [`Acceptor::ready`] waits for the next one.
+    /// Accepts the pending connection; on `None`, [`Acceptor::ready`] waits for the next one.
     ///
     /// # Errors
-    /// By what to do about it; see [`AcceptError`].
-    pub fn accept(mut self) -> Result<Option<(OwnedFd, Peer)>, AcceptError> {
+    /// An [`AcceptError`], which says how to react.
+    pub fn accept(mut self) -> Result<Option<(OwnedFd, PeerAddress)>, AcceptError> {
         let accepted = self.acceptor.try_accept();
         if let Ok(None) = accepted {
             self.guard.clear_ready();
@@ -399,12 +411,12 @@ impl Ready<'_> {
     }
 }
 
-/// What to do about an error of accept(2).
+/// Classifies an error of accept(2).
 fn fault(error: Errno) -> AcceptError {
     match error {
         Errno::MFILE | Errno::NFILE => AcceptError::Descriptors,
         Errno::NOBUFS | Errno::NOMEM => AcceptError::Memory,
-        // accept(2) hands on errors of the connection itself, to be treated like a retry.
+        // accept(2) passes on pending network errors of the connection itself; the manual page says to retry.
         Errno::CONNABORTED
         | Errno::INTR
         | Errno::PROTO
@@ -417,7 +429,7 @@ fn fault(error: Errno) -> AcceptError {
         | Errno::TIMEDOUT
         | Errno::CONNRESET => AcceptError::Gone,
         Errno::BADF | Errno::NOTSOCK | Errno::INVAL | Errno::FAULT => AcceptError::Broken(error.into()),
-        // EPERM and EACCES of a security module, EOPNOTSUPP, and whatever a seccomp filter may answer.
+        // EPERM and EACCES of a security module, EOPNOTSUPP, and any error a seccomp filter may return.
         _ => AcceptError::Denied(error.into()),
     }
 }

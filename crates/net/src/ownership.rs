@@ -1,29 +1,31 @@
-//! Giving files to another user, and writing files where another user may have put links.
+//! Giving files to another user, and writing files where another user may have placed links.
 //!
-//! Whoever gets them may have the folders already in which they lie, and may put something else in their place while
-//! they are looked at: a symbolic link to `/etc`, a second name of `/etc/shadow`. So everything is opened first, never
-//! through a symbolic link, and what is looked at, entered and given away is what was opened.
+//! That user may own the folders of the files already, and may swap a file during the check: for a symbolic
+//! link to `/etc`, or a hard link to `/etc/shadow`. So everything is opened first, never through a symbolic
+//! link, and the opened descriptor is what is checked, entered and given away.
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat, openat};
+use rustix::fs::{
+    CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, flock, fstat, openat,
+};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use rustix::process::geteuid;
 
-/// Folders in folders that are entered at most.
+/// Maximum depth of folders that are entered.
 const DEEPEST: u32 = 32;
 
-/// Calls `own` for `dir` and everything in it that belongs to the user that this process runs as, symbolic links, files
-/// with several names and what is neither file nor folder excepted. That it is not there, or is no folder, is no error. On
-/// the way there links are followed as by [`append`].
+/// Calls `own` for `dir` and everything in it that belongs to the user of this process, except symbolic
+/// links, files with several names, and anything that is neither file nor folder. A missing path, or one that
+/// is no folder, is no error. Links on the way are followed as by [`append`].
 ///
 /// # Errors
-/// What `own` or the kernel says, or which rule the path breaks.
+/// Errors of `own` or of the system calls, or the rule that the path breaks.
 pub fn give(dir: &Path, own: &impl Fn(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
     match find(dir)? {
         Some((file, found)) if is_dir(&found) => enter(&file, &found, own, DEEPEST),
@@ -31,10 +33,10 @@ pub fn give(dir: &Path, own: &impl Fn(BorrowedFd<'_>) -> io::Result<()>) -> io::
     }
 }
 
-/// Calls `own` for a file under the same rules.
+/// Calls `own` for a file, under the rules of [`give`].
 ///
 /// # Errors
-/// What `own` or the kernel says, or which rule the path breaks.
+/// Errors of `own` or of the system calls, or the rule that the path breaks.
 pub fn give_file(path: &Path, own: &impl Fn(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
     match find(path)? {
         Some((file, found)) if is_only_ours(&found) => own(file.as_fd()),
@@ -42,30 +44,35 @@ pub fn give_file(path: &Path, own: &impl Fn(BorrowedFd<'_>) -> io::Result<()>) -
     }
 }
 
-/// What lies at a path, a symbolic link as itself; `None` where nothing does.
+/// Opens the file at a path, without following a final symbolic link; `None` if it is missing.
 fn find(path: &Path) -> io::Result<Option<(OwnedFd, Stat)>> {
-    match way_to(path) {
+    match open_parent(path) {
         Ok(way) => open(way.folder.as_fd(), way.name),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Opens a file to append to it, and makes it with `mode` where there is none, for a process of root that becomes another
-/// user later. On the way, and at its end, no symbolic link is followed that is in a folder where others than root can
-/// put one, and there no file is opened that has several names: they could have it be any file of the system.
+/// Opens a file to append to it, and creates it with `mode` if it is missing; for a process of root that
+/// becomes another user later.
 ///
-/// A named pipe that nobody reads is an error.
+/// Symbolic links, on the way and at the end, are followed only in folders that root alone can write to;
+/// elsewhere a user could point them at any file of the system. For the same reason, files with several names
+/// are rejected there. A named pipe without a reader is an error.
 ///
 /// # Errors
-/// What the kernel says, or which rule the path breaks.
+/// Errors of the system calls, or the rule that the path breaks.
 pub fn append(path: &Path, mode: u32) -> io::Result<File> {
-    let Way { folder, name, is_roots } = way_to(path)?;
+    let ParentFolder { folder, name, only_root_writes } = open_parent(path)?;
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = openat(&folder, name, flags | OFlags::CLOEXEC | follow(is_roots), Mode::from_raw_mode(mode));
-    let file = file.map_err(|error| explain(error, is_roots))?;
+    let file =
+        openat(&folder, name, flags | OFlags::CLOEXEC | follow(only_root_writes), Mode::from_raw_mode(mode));
+    let file = file.map_err(|error| explain(error, only_root_writes))?;
     let found = fstat(&file)?;
-    if !is_roots && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile && found.st_nlink > 1 {
+    if !only_root_writes
+        && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+        && found.st_nlink > 1
+    {
         return Err(io::Error::other("the file has several names (hard links)"));
     }
     let flags = fcntl_getfl(&file)?;
@@ -73,44 +80,102 @@ pub fn append(path: &Path, mode: u32) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// A file's folder, which was opened, and its name there.
-struct Way<'p> {
-    folder: OwnedFd,
-    name: &'p OsStr,
-    /// Whether root alone can put anything into the folder, and could into all above it.
-    is_roots: bool,
+/// Takes the lock of a file (flock(2)) without waiting, for as long as it is open; false if another process has it.
+///
+/// # Errors
+/// Errors of flock(2).
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
-/// Opens the folder of a file, component by component.
-fn way_to(path: &Path) -> io::Result<Way<'_>> {
+/// A file, and whose it is.
+#[derive(Debug)]
+pub struct OwnedFile {
+    /// The content of the file.
+    pub bytes: Vec<u8>,
+    /// Set if root reads what another user may have written or put there.
+    pub is_of_other: bool,
+}
+
+/// Reads a file that this process or the owner of its folder has written: a regular file of at most `most` bytes, which
+/// others cannot write. A symbolic link in its place is not followed; root follows links on the way as [`append`] does.
+///
+/// # Errors
+/// Errors of the system calls, or the rule that the file breaks.
+pub fn read_private(path: &Path, most: u64) -> io::Result<OwnedFile> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let is_root = geteuid().is_root();
+    let (file, folder, only_root_writes) = if is_root {
+        let ParentFolder { folder, name, only_root_writes } = open_parent(path)?;
+        (openat(&folder, name, flags, Mode::empty()), fstat(&folder)?, only_root_writes)
+    } else {
+        let folder = openat(CWD, path.parent().unwrap_or(Path::new("/")), FOLDER, Mode::empty())?;
+        (openat(CWD, path, flags, Mode::empty()), fstat(&folder)?, false)
+    };
+    let file = file.map_err(|error| match error {
+        Errno::LOOP => io::Error::other("it is a symbolic link, which is not followed"),
+        error => error.into(),
+    })?;
+    let found = fstat(&file)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let owners = [0, geteuid().as_raw(), folder.st_uid];
+    if !owners.contains(&found.st_uid) || found.st_mode & 0o022 != 0 {
+        return Err(io::Error::other("others than its owner may have written it"));
+    }
+    let mut bytes = Vec::new();
+    File::from(file).take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other("it is too large"));
+    }
+    // In a folder of another user, or a sticky one, a file of root may have got its name by that user.
+    let is_roots = found.st_uid == 0 && only_root_writes && folder.st_mode & 0o022 == 0;
+    Ok(OwnedFile { bytes, is_of_other: is_root && !is_roots })
+}
+
+/// An opened parent folder, and the name of the file in it.
+struct ParentFolder<'p> {
+    folder: OwnedFd,
+    name: &'p OsStr,
+    /// Set if root alone can write to the folder and to every folder above it.
+    only_root_writes: bool,
+}
+
+/// Opens the parent folder of a file, component by component.
+fn open_parent(path: &Path) -> io::Result<ParentFolder<'_>> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let mut folder = openat(CWD, if path.is_absolute() { c"/" } else { c"." }, FOLDER, Mode::empty())?;
-    let mut is_roots = is_of_root_alone(&fstat(&folder)?);
+    let mut only_root_writes = is_writable_by_root_only(&fstat(&folder)?);
     for component in above.components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir))
     {
-        let opened = openat(&folder, component.as_os_str(), FOLDER | follow(is_roots), Mode::empty());
-        folder = opened.map_err(|error| explain(error, is_roots))?;
-        is_roots &= is_of_root_alone(&fstat(&folder)?);
+        let opened = openat(&folder, component.as_os_str(), FOLDER | follow(only_root_writes), Mode::empty());
+        folder = opened.map_err(|error| explain(error, only_root_writes))?;
+        only_root_writes &= is_writable_by_root_only(&fstat(&folder)?);
     }
-    Ok(Way { folder, name, is_roots })
+    Ok(ParentFolder { folder, name, only_root_writes })
 }
 
-fn follow(is_roots: bool) -> OFlags {
-    if is_roots { OFlags::empty() } else { OFlags::NOFOLLOW }
+fn follow(only_root_writes: bool) -> OFlags {
+    if only_root_writes { OFlags::empty() } else { OFlags::NOFOLLOW }
 }
 
-/// Whether nobody else can put anything into the folder. Where it is sticky, as `/tmp` is, the kernel guards its links and
-/// names (`fs.protected_symlinks`).
-fn is_of_root_alone(folder: &Stat) -> bool {
+/// Returns true for folders that only root can write to. Sticky folders such as `/tmp` count: the kernel
+/// guards their links and names (`fs.protected_symlinks`).
+fn is_writable_by_root_only(folder: &Stat) -> bool {
     folder.st_uid == 0 && (folder.st_mode & 0o022 == 0 || folder.st_mode & 0o1000 != 0)
 }
 
-/// What the kernel says of a link that is not followed: one of both.
-fn explain(error: Errno, is_roots: bool) -> io::Error {
+/// Explains the error for a link that is not followed: the kernel reports ELOOP or ENOTDIR.
+fn explain(error: Errno, only_root_writes: bool) -> io::Error {
     match error {
-        Errno::LOOP | Errno::NOTDIR if !is_roots => io::Error::other(
+        Errno::LOOP | Errno::NOTDIR if !only_root_writes => io::Error::other(
             "there is a symbolic link in a folder where others than root can write, which root does not follow; give the \
              folder to root alone, or name the file that the link leads to",
         ),
@@ -118,7 +183,7 @@ fn explain(error: Errno, is_roots: bool) -> io::Error {
     }
 }
 
-/// A folder on the way to a file.
+/// Flags for a folder on the way to a file.
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 fn enter(
@@ -143,7 +208,7 @@ fn enter(
     if found.st_uid == geteuid().as_raw() { own(dir.as_fd()) } else { Ok(()) }
 }
 
-/// What lies there, a symbolic link as itself; `None` where nothing does.
+/// Opens a path without following a final symbolic link; `None` if it is missing.
 fn open(dir: BorrowedFd<'_>, path: impl Arg) -> io::Result<Option<(OwnedFd, Stat)>> {
     match openat(dir, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
         Ok(file) => {
@@ -159,7 +224,7 @@ fn is_dir(found: &Stat) -> bool {
     FileType::from_raw_mode(found.st_mode) == FileType::Directory
 }
 
-/// Whether it is a file that has one name, and that this process itself may have made.
+/// Returns true for a regular file with a single name that belongs to the user of this process.
 fn is_only_ours(found: &Stat) -> bool {
     let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
     is_file && found.st_uid == geteuid().as_raw() && found.st_nlink == 1
@@ -177,7 +242,7 @@ mod tests {
         fs::symlink_metadata(path).unwrap().ino()
     }
 
-    /// The inodes of what is given, each after `act` was called.
+    /// Inodes of the files given away, with `act` called after each.
     fn given(dir: &Path, act: impl Fn()) -> Vec<u64> {
         let given = RefCell::new(Vec::new());
         let own = |file: BorrowedFd<'_>| {
@@ -229,7 +294,7 @@ mod tests {
             symlink(root.join(to), root.join(format!("own-{link}"))).unwrap();
         }
         fs::hard_link(&log, of_user.join("name")).unwrap();
-        // One of root's in which a group may write is no better.
+        // A folder of root that a group may write to is not safe either.
         let shared = parent.path().join("shared");
         fs::create_dir(&shared).unwrap();
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o775)).unwrap();
@@ -250,15 +315,15 @@ mod tests {
             assert!(append(&of_user.join(refused), mode).is_err(), "{refused}");
         }
         assert!(!root.join("later").exists() && !root.join("sub/log").exists());
-        // What root links, and what is the user's own.
+        // Links placed by root, and files in folders of the user.
         for made in [root.join("own-link"), root.join("own-folder/log"), of_user.join("own/log")] {
             append(&made, mode).unwrap();
         }
     }
 
-    /// The user that gets the files swaps their folder for a link while they are given.
+    /// The receiving user swaps a folder for a link during the walk.
     #[test]
-    fn a_folder_that_becomes_a_link_leads_nowhere_else() {
+    fn a_folder_swapped_for_a_link_is_not_followed() {
         let parent = tempfile::tempdir().unwrap();
         let (dir, outside) = (parent.path().join("state"), parent.path().join("outside"));
         for folder in [&dir.join("acme"), &outside] {

@@ -1,8 +1,9 @@
-//! How fast bytes may pass: an [`Allowance`] that connections share, and the part of it that one of them has drawn.
+//! Bandwidth limits: an [`Allowance`] that connections share, and the share that one connection has reserved.
 //!
-//! Who has something to move draws a grain of it at a time, waits by a timer until the grain is due, and gives back at once
-//! what it did not use. So those that share an allowance take turns, who has nothing to move holds nothing, each worker
-//! works for itself, and nothing is locked. Who waits looks ten times a second whether others have given theirs back.
+//! A connection with data to move reserves a grain at a time, sleeps until the grain is due, and returns what
+//! it did not use at once. So connections that share an allowance take turns, idle ones reserve nothing,
+//! workers need no coordination, and nothing is locked. Waiting connections poll for time that
+//! others have returned, ten times a second near the front of the queue.
 
 mod allowance;
 
@@ -17,67 +18,67 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::clock::{coarse_ms, monotonic};
-use allowance::Place;
+use crate::clock::monotonic;
+use allowance::Reservation;
 pub use allowance::{Allowance, BURST};
 
-/// A grain is what passes in a twentieth of a second, within these bounds.
+/// A grain is the amount of a twentieth of a second, within these bounds.
 const GRAINS_PER_SECOND: u64 = 20;
 const LEAST_GRAIN: usize = 1024;
 const MOST_GRAIN: usize = 64 * 1024;
 
-/// A direction of a socket.
+/// Direction of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// What is read from it.
+pub enum TransferDirection {
+    /// Bytes read from the socket.
     In,
-    /// What is written to it.
+    /// Bytes written to the socket.
     Out,
 }
 
-/// Which end of a connection or a request bytes are counted at: what comes in from a client goes out to a server.
+/// The end at which bytes are counted: bytes read from a client are written to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The client's.
+pub enum ConnectionSide {
+    /// The connection to the client.
     Client,
-    /// The server's.
+    /// The connection to the server.
     Server,
 }
 
-impl Side {
-    /// A direction of this side as the client's side has it.
-    fn of_client(self, way: Way) -> Way {
+impl ConnectionSide {
+    /// Translates a direction of this end to that of the client's connection.
+    fn of_client(self, way: TransferDirection) -> TransferDirection {
         match (self, way) {
             (Self::Client, way) => way,
-            (Self::Server, Way::In) => Way::Out,
-            (Self::Server, Way::Out) => Way::In,
+            (Self::Server, TransferDirection::In) => TransferDirection::Out,
+            (Self::Server, TransferDirection::Out) => TransferDirection::In,
         }
     }
 }
 
-/// The pace of one connection, or of one body.
-pub struct Pace {
+/// Rate limiter of one connection or body.
+pub struct BandwidthLimiter {
     allowance: Arc<Allowance>,
     rate: NonZeroU64,
-    side: Side,
+    side: ConnectionSide,
     ways: [Drawn; 2],
-    /// Until when something waits or has waited, in milliseconds of the coarse clock; 0: never.
+    /// Time until which transfers were held back, in milliseconds of the monotonic clock; 0: never.
     waited_until: Cell<u64>,
 }
 
-/// What one direction has drawn.
+/// Reservation of one direction.
 #[derive(Default)]
 struct Drawn {
     left: Cell<usize>,
-    place: Cell<Place>,
-    /// Runs until that is due, or it is time to look whether others have left.
+    place: Cell<Reservation>,
+    /// Runs until the reservation is due, or until the next poll for returned time.
     wait: RefCell<Option<Pin<Box<Sleep>>>>,
 }
 
-impl Pace {
-    /// `rate` is in bytes per second. `side` is where the bytes are counted.
+impl BandwidthLimiter {
+    /// Creates a limiter with `rate` bytes per second. `side` is the end at which the bytes are counted.
     #[must_use]
-    pub fn new(allowance: Arc<Allowance>, rate: NonZeroU64, side: Side) -> Self {
+    pub fn new(allowance: Arc<Allowance>, rate: NonZeroU64, side: ConnectionSide) -> Self {
         Self { allowance, rate, side, ways: Default::default(), waited_until: Cell::new(0) }
     }
 
@@ -86,38 +87,44 @@ impl Pace {
         usize::try_from(grain).unwrap_or(MOST_GRAIN).clamp(LEAST_GRAIN, MOST_GRAIN)
     }
 
-    fn draw(&self, way: Way, bytes: usize) -> Place {
-        self.allowance.draw(self.side.of_client(way), bytes, self.rate, monotonic())
+    fn draw(&self, way: TransferDirection, bytes: usize, now: Duration) -> Reservation {
+        self.allowance.draw(self.side.of_client(way), bytes, self.rate, now)
     }
 
-    /// How long what was drawn of a direction waits, or until it looks again; nothing where it may pass.
-    fn wait(&self, way: Way, looks: bool) -> Option<Duration> {
+    /// Reserves a grain for `wanted` bytes and returns the time until it is due or polled again; `None` if it may pass.
+    fn begin(&self, way: TransferDirection, wanted: usize, now: Duration) -> Option<Duration> {
+        let (drawn, grain) = (&self.ways[way as usize], wanted.clamp(1, self.grain()));
+        drawn.place.set(self.draw(way, grain, now));
+        drawn.left.set(grain);
+        self.wait(way, false, now)
+    }
+
+    /// Time until the reservation of a direction is due or polled again; `None` if it may pass.
+    fn wait(&self, way: TransferDirection, looks: bool, now: Duration) -> Option<Duration> {
         let drawn = &self.ways[way as usize];
         let mut place = drawn.place.get();
-        let wait = self.allowance.wait(self.side.of_client(way), &mut place, monotonic(), looks);
+        let wait = self.allowance.wait(self.side.of_client(way), &mut place, now, looks);
         drawn.place.set(place);
-        let waits = wait.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(0) + 1);
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(0);
+        let waits = wait.map_or(0, |wait| milliseconds(wait) + 1);
         if waits > 0 || looks {
-            // The other direction may wait for longer.
-            self.waited_until.set(self.waited_until.get().max(coarse_ms() + waits));
+            // The other direction may be held back for longer.
+            self.waited_until.set(self.waited_until.get().max(milliseconds(now) + waits));
         }
         wait
     }
 
-    /// How many of `wanted` bytes may pass now, which are there to be moved; waits until some may. At least one, where
-    /// one is wanted. [`Pace::spend`] follows.
-    pub fn poll_room(&self, cx: &mut Context<'_>, way: Way, wanted: usize) -> Poll<usize> {
+    /// Returns how many of `wanted` bytes, which are ready to be moved, may pass now; waits until at least
+    /// one may. Call [`BandwidthLimiter::spend`] after the transfer.
+    pub fn poll_room(&self, cx: &mut Context<'_>, way: TransferDirection, wanted: usize) -> Poll<usize> {
         let drawn = &self.ways[way as usize];
         let mut timer = drawn.wait.borrow_mut();
         if drawn.left.get() == 0 {
-            let grain = wanted.clamp(1, self.grain());
-            drawn.place.set(self.draw(way, grain));
-            drawn.left.set(grain);
-            *timer = self.wait(way, false).map(|wait| Box::pin(sleep(wait)));
+            *timer = self.begin(way, wanted, monotonic()).map(|wait| Box::pin(sleep(wait)));
         }
         while let Some(running) = &mut *timer {
             ready!(running.as_mut().poll(cx));
-            match self.wait(way, true) {
+            match self.wait(way, true, monotonic()) {
                 Some(wait) => running.as_mut().reset(Instant::now() + wait),
                 None => *timer = None,
             }
@@ -125,14 +132,15 @@ impl Pace {
         Poll::Ready(drawn.left.get().min(wanted))
     }
 
-    /// So many bytes have passed, which may be more than there was room for. What is left of the room is given back.
-    pub fn spend(&self, way: Way, bytes: usize) {
+    /// Accounts `bytes` transferred bytes, which may exceed the permitted ones, and returns the rest of the
+    /// reservation.
+    pub fn spend(&self, way: TransferDirection, bytes: usize) {
         let left = self.ways[way as usize].left.take();
         let side = self.side.of_client(way);
         match bytes.checked_sub(left) {
             Some(0) => {}
-            // Whoever draws next waits for it.
-            Some(more) => _ = self.draw(way, more),
+            // The excess delays the next reservation.
+            Some(more) => _ = self.draw(way, more, monotonic()),
             None => self.allowance.give_back(side, left - bytes, self.rate),
         }
         if bytes > 0 {
@@ -140,23 +148,23 @@ impl Pace {
         }
     }
 
-    /// Until when something that was there to be moved has waited, in milliseconds of the coarse clock: where it still
-    /// waits, until it looks again, at most a tenth of a second from now. 0: nothing has waited. What waits and is no longer
-    /// asked for counts until then only.
+    /// Time until which a transfer was held back, in milliseconds of the monotonic clock, which the coarse one follows by
+    /// [`COARSE_MS`](crate::clock::COARSE_MS): 0 if none was; for a transfer that still waits, the time of its next poll,
+    /// which is seconds away at most. An abandoned transfer counts until then only.
     #[must_use]
     pub fn waited_until(&self) -> u64 {
         self.waited_until.get()
     }
 }
 
-impl Drop for Pace {
+impl Drop for BandwidthLimiter {
     fn drop(&mut self) {
-        self.spend(Way::In, 0);
-        self.spend(Way::Out, 0);
+        self.spend(TransferDirection::In, 0);
+        self.spend(TransferDirection::Out, 0);
     }
 }
 
-impl fmt::Debug for Pace {
+impl fmt::Debug for BandwidthLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pace").field("rate", &self.rate).finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-//! The process as a whole: descriptor limit, user, identity.
+//! Process-wide settings: descriptor limit, capabilities, memory, user.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -6,14 +6,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::AtFlags;
+use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Gid, Group, Uid, User, fchownat, getgroups, setgid, setgroups, setuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// Raises the limit of open descriptors to the hard limit; returns what it is then.
+/// Raises the limit of open descriptors to the hard limit and returns the new limit.
 ///
 /// # Errors
-/// What the kernel says; the limit is then as it was.
+/// Errors of setrlimit(2); the limit is unchanged then.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft < hard {
@@ -22,25 +23,31 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(hard)
 }
 
-/// How many descriptors this process may have open; `None` where there is no bound.
+/// Name of this machine, as uname(2) has it.
+#[must_use]
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Limit of open descriptors; `None` if there is none.
 #[must_use]
 pub fn descriptor_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// Has the kernel write no core dump of this process, with the keys in its memory, and lets no other process of the same
-/// user read that memory. A program that this process becomes (`exec`) begins without this.
+/// Disables core dumps of this process, which would contain keys, and denies other processes of the same user
+/// access to its memory. exec(2) resets this.
 ///
 /// # Errors
-/// What the kernel says.
+/// Errors of prctl(2).
 pub fn forbid_core_dumps() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?)
 }
 
-/// Whether the kernel would write a core dump of this process.
+/// Returns true if the kernel would write a core dump of this process.
 #[must_use]
 pub fn is_dumpable() -> bool {
-    // What cannot be asked is as it usually is.
+    // If the kernel cannot be asked, the default is assumed.
     rustix::process::dumpable_behavior()
         .is_ok_and(|how| how != rustix::process::DumpableBehavior::NotDumpable)
 }
@@ -48,17 +55,17 @@ pub fn is_dumpable() -> bool {
 /// Undoes [`forbid_core_dumps`].
 ///
 /// # Errors
-/// What the kernel says.
+/// Errors of prctl(2).
 pub fn allow_core_dumps() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)?)
 }
 
-/// Gives up the capabilities (capabilities(7)) that Offramp does not need, in this thread and all that it starts later.
-/// It keeps ports below 1024 and, as root, files whatever their permissions say; with `owners` the right to give files to
-/// other users. Returns whether anything is left.
+/// Drops the capabilities (capabilities(7)) that Offramp does not need, for this thread and all threads that
+/// it starts later. Kept are ports below 1024 and, for root, access to files regardless of permissions; with
+/// `owners` also the right to give files to other users. Returns true if any capability is left.
 ///
 /// # Errors
-/// What the kernel says.
+/// Errors of capset(2).
 pub fn drop_capabilities(owners: bool) -> io::Result<bool> {
     let needed = if owners { NEEDED | CapabilitySet::CHOWN } else { NEEDED };
     let held = capabilities(None)?;
@@ -67,104 +74,113 @@ pub fn drop_capabilities(owners: bool) -> io::Result<bool> {
         permitted: held.permitted & needed,
         inheritable: held.inheritable & needed,
     };
-    // A filter around this process may refuse the call; it is not made for nothing.
+    // A filter around this process may deny the call, so it is made only if it changes something.
     if kept != held {
         set_capabilities(None, kept)?;
     }
     Ok(!kept.permitted.is_empty())
 }
 
-/// What stays: ports below 1024 that a reload adds, and logs, keys, certificates and sockets of applications that belong
-/// to other users, with modes that leave root out.
+/// Capabilities that are kept: for ports below 1024 that a reload adds, and for logs, keys, certificates and
+/// application sockets of other users with modes that exclude root.
 const NEEDED: CapabilitySet =
     CapabilitySet::NET_BIND_SERVICE.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::DAC_READ_SEARCH);
 
-/// Has this thread, and what it starts, gain no rights by running a program (`no_new_privs`).
+/// Sets `no_new_privs` for this thread and its descendants: running a program grants no rights.
 ///
 /// # Errors
-/// What the kernel says.
+/// Errors of prctl(2).
 pub fn forbid_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Gives memory back to the kernel that the C library holds for later. It locks one heap after the other meanwhile: nothing to
-/// be done often.
+/// Returns memory that the C library keeps for reuse to the kernel. It locks one heap after the other
+/// meanwhile, so call it rarely.
 pub fn give_memory_back() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: any thread may call it at any time; it moves nothing that is in use.
+    // SAFETY: any thread may call it at any time; it moves no memory in use.
     unsafe {
         nix::libc::malloc_trim(0);
     }
 }
 
-/// Has every block of `LARGE_BLOCK` bytes or more go back to the kernel when it is freed. By itself glibc raises that
-/// threshold to the largest such block freed so far, up to 32 MiB (mallopt(3), `M_MMAP_THRESHOLD`): from then on blocks of
-/// that size stay in the heaps of the threads that used them. Belongs before the first thread. musl has a fixed
-/// threshold of 128 KiB already.
+/// Makes blocks of `LARGE_BLOCK` bytes or more return to the kernel when they are freed. By default glibc
+/// raises that threshold to the largest such block freed so far, up to 32 MiB (mallopt(3),
+/// `M_MMAP_THRESHOLD`): from then on blocks of that size stay in the heaps of the threads that used them.
+/// Call it before the first thread starts. musl has a fixed threshold of 128 KiB already.
 pub fn return_large_blocks() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: `mallopt` takes two numbers and locks the heap; nothing that is allocated moves.
+    // SAFETY: `mallopt` takes two numbers and locks the heap; no allocated memory moves.
     unsafe {
         nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, LARGE_BLOCK);
-        // What glibc itself chooses beside that threshold.
+        // The value that glibc itself derives from that threshold.
         nix::libc::mallopt(nix::libc::M_TRIM_THRESHOLD, 2 * LARGE_BLOCK);
     }
 }
 
-/// Larger than every buffer that workers allocate again and again (a batch of records has 1 MiB at most), so that none of
-/// those costs a system call.
+/// Larger than every buffer that workers allocate repeatedly (a batch of records has at most 1 MiB), so that
+/// none of those costs a system call.
 #[cfg(target_env = "gnu")]
 const LARGE_BLOCK: nix::libc::c_int = 2 << 20;
 
-/// How many threads the process has; 1 where the kernel does not show it.
+/// Number of threads of the process; 1 if the kernel does not show it.
 #[must_use]
 pub fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
-/// Kills a process that was started as the leader of a process group, and all that it has started in that group. To be
-/// called only while the leader was not waited for: afterwards its number may be another process's.
+/// Ends the process at once: standard output is flushed, and no exit handler runs, as threads still use what the
+/// handlers of C libraries free. That of aws-lc frees the generator of random numbers, and a thread that asks it
+/// later aborts the process, which then seems to have crashed.
+pub fn end(code: u8) -> ! {
+    // The reader may be gone, which changes nothing any more.
+    let _ = std::io::Write::flush(&mut std::io::stdout());
+    // SAFETY: `_exit` neither returns nor uses memory of this process.
+    unsafe { libc::_exit(i32::from(code)) }
+}
+
+/// Kills a process group by its leader, a child of this process. Call it only before the leader is waited
+/// for: afterwards its number may belong to another process.
 pub fn kill_group(leader: u32) {
     let leader = i32::try_from(leader).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(leader) = leader {
-        // A group that has ended needs nothing more.
+        // A group that has ended already is fine.
         let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
     }
 }
 
-/// Whether the process runs as root.
+/// Returns true if the process runs as root.
 #[must_use]
 pub fn is_root() -> bool {
     Uid::effective().is_root()
 }
 
-/// A user to switch to, looked up before it is needed.
+/// A user to switch to, looked up in advance.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct UserIdentity {
     uid: Uid,
     gid: Gid,
-    /// The other groups.
     groups: Vec<Gid>,
 }
 
-/// What keeps a user from a file.
+/// A permission that keeps a user from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct AccessDenied {
     /// The file, or the directory on the way to it.
     pub path: PathBuf,
-    /// Its permission bits.
+    /// Permission bits of that path.
     pub mode: u32,
-    /// The user that has it, by name where it has one.
+    /// Its owner, by name if there is one.
     pub owner: String,
-    /// The group that has it, by name where it has one.
+    /// Its group, by name if there is one.
     pub group: String,
 }
 
-impl Identity {
-    /// Looks up `name`, or `user:group`.
+impl UserIdentity {
+    /// Looks up `name` or `user:group`.
     ///
     /// # Errors
-    /// A sentence that names what does not exist.
+    /// A sentence that names the missing user or group.
     pub fn find(name: &str) -> Result<Self, String> {
         let (user, group) = name.split_once(':').map_or((name, None), |(user, group)| (user, Some(group)));
         let found = User::from_name(user).map_err(|error| format!("looking up user `{user}`: {error}"))?;
@@ -179,17 +195,17 @@ impl Identity {
                     .gid
             }
         };
-        // All that `assume` leaves of groups.
+        // `assume` drops all other groups.
         Ok(Self { uid: found.uid, gid, groups: Vec::new() })
     }
 
-    /// The user and group with these numbers, and no other groups.
+    /// The user and group with these numbers, without supplementary groups.
     #[must_use]
     pub fn of_numbers(user: u32, group: u32) -> Self {
         Self { uid: Uid::from_raw(user), gid: Gid::from_raw(group), groups: Vec::new() }
     }
 
-    /// The numbers of the user and the group.
+    /// Numbers of the user and the group.
     #[must_use]
     pub fn numbers(&self) -> (u32, u32) {
         (self.uid.as_raw(), self.gid.as_raw())
@@ -201,34 +217,35 @@ impl Identity {
         Self { uid: Uid::effective(), gid: Gid::effective(), groups: getgroups().unwrap_or_default() }
     }
 
-    /// The user's name; its number where it has none.
+    /// Name of the user; its number if it has none.
     #[must_use]
     pub fn name(&self) -> String {
         user_name(self.uid)
     }
 
-    /// Whether the permissions let this user connect to a Unix socket: search every directory on the way, and
-    /// write to the socket (unix(7)). What the process that asks cannot see is taken for open; lists beyond the
-    /// permission bits are not looked at.
+    /// Checks that the permission bits let this user connect to a Unix socket: search every directory on the
+    /// way, and write to the socket (unix(7)). Paths that the calling process cannot see count as permitted;
+    /// access control lists are not evaluated.
     ///
     /// # Errors
-    /// The first that is closed.
-    pub fn may_connect(&self, socket: &Path) -> Result<(), Closed> {
+    /// The first path that denies access.
+    pub fn may_connect(&self, socket: &Path) -> Result<(), AccessDenied> {
         self.may_reach(socket, WRITE)
     }
 
-    /// Whether the permissions let this user read a directory and what is in it, as far as [`Identity::may_connect`] can tell.
+    /// Checks that the permission bits let this user read a directory and its content, with the limits of
+    /// [`UserIdentity::may_connect`].
     ///
     /// # Errors
-    /// The first that is closed.
-    pub fn may_read(&self, directory: &Path) -> Result<(), Closed> {
+    /// The first path that denies access.
+    pub fn may_read(&self, directory: &Path) -> Result<(), AccessDenied> {
         self.may_reach(directory, READ | SEARCH)
     }
 
-    fn may_reach(&self, end: &Path, needed_there: u32) -> Result<(), Closed> {
+    fn may_reach(&self, end: &Path, needed_there: u32) -> Result<(), AccessDenied> {
         let end = match std::fs::canonicalize(end) {
             Ok(end) => end,
-            // Its directory is closed to this very process; the way there is looked at as it is written.
+            // A directory is closed to this process, too; the path is checked as it is written.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => end.to_owned(),
             Err(_) => return Ok(()),
         };
@@ -238,7 +255,7 @@ impl Identity {
             let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
             let needed = if path == end { needed_there } else { SEARCH };
             if !self.may(&found, needed) {
-                return Err(Closed {
+                return Err(AccessDenied {
                     path: path.to_owned(),
                     mode: found.mode() & 0o7777,
                     owner: user_name(Uid::from_raw(found.uid())),
@@ -249,7 +266,7 @@ impl Identity {
         Ok(())
     }
 
-    /// Whether the user has `needed` of the permissions of others.
+    /// Checks `needed`, given as permission bits of others, against the class that applies to the user.
     fn may(&self, file: &std::fs::Metadata, needed: u32) -> bool {
         let group = Gid::from_raw(file.gid());
         let shift = if self.uid.is_root() {
@@ -264,7 +281,7 @@ impl Identity {
         file.mode() >> shift & needed == needed
     }
 
-    /// Whether the process already runs as this user.
+    /// Returns true if the process already runs as this user.
     #[must_use]
     pub fn is_current(&self) -> bool {
         Uid::effective() == self.uid
@@ -273,7 +290,7 @@ impl Identity {
     /// Gives an open file or directory to this user.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of fchownat(2).
     pub fn own(&self, file: BorrowedFd<'_>) -> io::Result<()> {
         Ok(fchownat(file, "", Some(self.uid), Some(self.gid), AtFlags::AT_EMPTY_PATH)?)
     }
@@ -281,7 +298,7 @@ impl Identity {
     /// Switches the whole process to this user, for good: supplementary groups, group, user.
     ///
     /// # Errors
-    /// What the kernel says; the process must then not go on.
+    /// Errors of the system calls; the process must not go on then.
     pub fn assume(&self) -> io::Result<()> {
         setgroups(&[self.gid])?;
         setgid(self.gid)?;
@@ -313,9 +330,9 @@ mod tests {
         assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap().0, limit);
     }
 
-    /// In a thread of its own: it cannot be taken back.
+    /// Runs in a thread of its own: the drop cannot be undone.
     #[test]
-    fn what_is_not_needed_is_given_up_and_the_rest_stays() {
+    fn unneeded_capabilities_are_dropped_and_the_rest_is_kept() {
         let left = |owners| {
             let thread = std::thread::spawn(move || {
                 let held = capabilities(None).unwrap().permitted;
@@ -333,10 +350,10 @@ mod tests {
         assert_eq!(kept, held & (NEEDED | CapabilitySet::CHOWN));
     }
 
-    /// Without the threshold the second block stays in the heap.
+    /// Without the threshold, the second block stays in the heap.
     #[cfg(target_env = "gnu")]
     #[test]
-    fn a_large_block_that_is_freed_leaves_the_process() {
+    fn freed_large_blocks_return_to_the_kernel() {
         const BLOCK: usize = 24 << 20;
         let resident = || {
             let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -347,20 +364,20 @@ mod tests {
             let block = std::hint::black_box(vec![1_u8; BLOCK]);
             let held = resident();
             drop(block);
-            // Other tests of this process allocate meanwhile, but nothing as large.
+            // Other tests of this process allocate meanwhile, but no block of this size.
             assert!(resident() + BLOCK / 2 < held);
         }
     }
 
     #[test]
     fn an_unknown_user_is_named() {
-        assert!(Identity::find("nobody").is_ok());
-        assert!(Identity::find("no-such-user").unwrap_err().contains("`no-such-user`"));
-        assert!(Identity::find("nobody:no-such-group").unwrap_err().contains("`no-such-group`"));
+        assert!(UserIdentity::find("nobody").is_ok());
+        assert!(UserIdentity::find("no-such-user").unwrap_err().contains("`no-such-user`"));
+        assert!(UserIdentity::find("nobody:no-such-group").unwrap_err().contains("`no-such-group`"));
     }
 
     #[test]
-    fn permissions_say_who_may_read_a_directory() {
+    fn directory_permissions_are_checked() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("www");
@@ -369,7 +386,7 @@ mod tests {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
         let me =
-            Identity { uid: Uid::from_raw(4_000_001), gid: Gid::from_raw(4_000_001), groups: Vec::new() };
+            UserIdentity { uid: Uid::from_raw(4_000_001), gid: Gid::from_raw(4_000_001), groups: Vec::new() };
         for (above, mode, may) in [
             (0o755, 0o755, true),
             (0o711, 0o755, true),
@@ -386,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_say_who_may_connect() {
+    fn socket_permissions_are_checked() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let open = |path: &Path, mode| {
@@ -395,10 +412,10 @@ mod tests {
         let socket = folder.path().join("app.sock");
         let _app = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let me =
-            Identity { uid: Uid::from_raw(4_000_001), gid: Gid::from_raw(4_000_001), groups: Vec::new() };
+            UserIdentity { uid: Uid::from_raw(4_000_001), gid: Gid::from_raw(4_000_001), groups: Vec::new() };
         let found = std::fs::metadata(&socket).unwrap();
-        let owner = Identity { uid: Uid::from_raw(found.uid().max(1)), ..me.clone() };
-        let group = Identity { groups: vec![Gid::from_raw(found.gid())], ..me.clone() };
+        let owner = UserIdentity { uid: Uid::from_raw(found.uid().max(1)), ..me.clone() };
+        let group = UserIdentity { groups: vec![Gid::from_raw(found.gid())], ..me.clone() };
         for (directory, mode, everybody, grouped) in [
             (0o755, 0o666, true, true),
             (0o755, 0o660, false, true),
@@ -415,7 +432,7 @@ mod tests {
         let closed = me.may_connect(&socket).unwrap_err();
         assert_eq!((closed.path, closed.mode), (folder.path().canonicalize().unwrap(), 0o700));
         if found.uid() == 0 {
-            assert!(Identity::current().may_connect(&socket).is_ok(), "root may everything");
+            assert!(UserIdentity::current().may_connect(&socket).is_ok(), "root may everything");
         } else {
             assert!(owner.may_connect(&socket).is_ok());
         }

@@ -1,20 +1,21 @@
 //! A connected stream socket, TCP or Unix, driven by readiness.
 //!
-//! tokio's own streams need a second read to learn that a socket is empty; here a short read or
-//! write says so, which halves the system calls of a request. Vectored calls go straight to the
-//! kernel. What is refused: nothing is buffered, nothing is copied.
+//! tokio's own streams need a second read to learn that a socket is empty; here a short read or write says
+//! so, which halves the system calls of a request. Vectored calls go straight to the kernel. Nothing is
+//! buffered and nothing is copied.
 //!
-//! How a socket is watched:
+//! Registration with the runtime (epoll):
 //!
-//! - A TCP socket is watched for both directions from the start, by one registration. The kernel reports that it is
-//!   writable only after a write that it refused.
-//! - A Unix socket is watched for reading alone. It reports that it is writable each time its peer has read
-//!   something, and each report would wake a worker for nothing. From a write on that had to wait, a duplicate of
-//!   the descriptor is watched for writing, until there is nothing to write ([`Socket::pause_writing`]).
-//! - A socket whose bytes nobody can take is not watched at all ([`Socket::pause_reading`]).
+//! - A TCP socket is registered once, for both directions, from the start. The kernel reports it writable
+//!   only after a write that it refused.
+//! - A Unix socket is registered for reading alone. The kernel reports it writable each time its peer has
+//!   read something, and each report would wake a worker for nothing. After a write that had to wait, a
+//!   duplicate of the descriptor is registered for writing, until there is nothing to write
+//!   ([`Socket::pause_writing`]).
+//! - A socket whose bytes cannot be passed on is not registered at all ([`Socket::pause_reading`]).
 //!
-//! If the kernel cannot watch a socket, because descriptors or memory have run out, it is tried again by a timer.
-//! That costs time, but no connection fails of it.
+//! If a registration fails because descriptors or memory have run out, a timer retries it. That costs time,
+//! but no connection fails because of it.
 
 #[cfg(test)]
 mod tests;
@@ -37,41 +38,41 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{Sleep, sleep};
 
 use crate::address::canonical;
-use crate::pace::{Allowance, Pace, Side, Way};
+use crate::pace::{Allowance, BandwidthLimiter, ConnectionSide, TransferDirection};
 
-/// How long a socket that cannot be watched waits before it is tried again.
+/// Interval at which a socket without registration is retried.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// A connected, non-blocking stream socket, registered with the current runtime.
 pub struct Socket {
-    // Watches end before the descriptor is closed: fields are dropped in this order.
-    /// The registration; none while reading is paused.
+    // Registrations must end before the descriptor is closed: fields are dropped in this order.
+    /// The registration; `None` while reading is paused.
     watch: RefCell<Option<AsyncFd<Number>>>,
-    /// What few sockets need; none until then.
+    /// Rarely needed state, allocated on demand.
     rare: RefCell<Option<Box<Rare>>>,
     writing: Cell<Writing>,
-    /// Whether there is a pace among what is rare.
+    /// Set if `rare` holds a pace.
     paced: Cell<bool>,
-    kind: Kind,
+    kind: SocketFamily,
     fd: OwnedFd,
 }
 
-/// What few sockets need: those whose writes had to wait, those that the kernel cannot watch, and those with a pace. It stays until the
-/// socket is dropped.
+/// State of sockets with blocked writes, without registration, or with a pace. Once
+/// allocated, it stays until the socket is dropped.
 #[derive(Default)]
 struct Rare {
-    // The watch ends before the descriptor is closed: fields are dropped in this order.
-    /// The registration of a Unix socket for writing.
+    // Registrations must end before the descriptor is closed: fields are dropped in this order.
+    /// Registration of a Unix socket for writing.
     writable: Option<AsyncFd<Number>>,
-    /// The duplicate that is registered for that. A descriptor can be registered once.
+    /// Duplicate for that registration. A descriptor can be registered only once.
     duplicate: Option<OwnedFd>,
-    /// Runs while the kernel cannot watch the socket.
+    /// Runs while the socket cannot be registered.
     retry: Option<Pin<Box<Sleep>>>,
-    /// How fast bytes may pass.
-    pace: Option<Pace>,
+    /// Bandwidth limit of the socket.
+    pace: Option<BandwidthLimiter>,
 }
 
-/// The number of a descriptor that its [`Socket`] owns: the socket, or its duplicate.
+/// Number of a descriptor that its [`Socket`] owns: the socket, or its duplicate.
 struct Number(RawFd);
 
 impl AsRawFd for Number {
@@ -81,29 +82,29 @@ impl AsRawFd for Number {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SocketFamily {
     Tcp,
     Unix,
 }
 
-/// What is known of the room for writing.
+/// Knowledge about space in the send buffer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writing {
-    /// No write had to wait yet: they are just tried.
-    Untold,
-    /// Readiness says whether there is room.
-    Told,
-    /// The last write waits for room.
-    Waits,
+    /// No write had to wait yet: writes are simply tried.
+    Untested,
+    /// Readiness tells if there is space.
+    Tracked,
+    /// The last write waits for space.
+    Blocked,
 }
 
 impl Socket {
     /// Registers a non-blocking TCP socket with the current tokio runtime.
     ///
     /// # Errors
-    /// Where the kernel cannot watch the descriptor (out of memory or watches).
+    /// The kernel cannot watch the descriptor (out of memory or watches).
     pub fn tcp(fd: OwnedFd) -> io::Result<Self> {
-        Self::new(fd, Kind::Tcp)
+        Self::new(fd, SocketFamily::Tcp)
     }
 
     /// Registers a non-blocking Unix socket with the current tokio runtime.
@@ -111,14 +112,14 @@ impl Socket {
     /// # Errors
     /// As [`Socket::tcp`].
     pub fn unix(fd: OwnedFd) -> io::Result<Self> {
-        Self::new(fd, Kind::Unix)
+        Self::new(fd, SocketFamily::Unix)
     }
 
-    fn new(fd: OwnedFd, kind: Kind) -> io::Result<Self> {
+    fn new(fd: OwnedFd, kind: SocketFamily) -> io::Result<Self> {
         let socket = Self {
             watch: RefCell::new(None),
             rare: RefCell::new(None),
-            writing: Cell::new(Writing::Untold),
+            writing: Cell::new(Writing::Untested),
             paced: Cell::new(false),
             kind,
             fd,
@@ -127,122 +128,129 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Bounds how fast bytes pass from now on, in each direction: `rate` bytes per second, together with all others that
-    /// share the `allowance`. Whatever exceeds it waits in the kernel, or with who wants to send it. `side`: whose socket
-    /// it is.
-    pub fn set_pace(&self, allowance: Arc<Allowance>, rate: NonZeroU64, side: Side) {
-        self.rare.borrow_mut().get_or_insert_default().pace = Some(Pace::new(allowance, rate, side));
+    /// Limits the bandwidth from now on: `rate` bytes per second in each direction, together with all other
+    /// users of the `allowance`. Excess bytes wait in the kernel or with the sender. `side` is the end that
+    /// this socket connects to.
+    pub fn set_pace(&self, allowance: Arc<Allowance>, rate: NonZeroU64, side: ConnectionSide) {
+        self.rare.borrow_mut().get_or_insert_default().pace =
+            Some(BandwidthLimiter::new(allowance, rate, side));
         self.paced.set(true);
     }
 
-    /// What the pace says, if there is one.
-    fn ask_pace<T>(&self, ask: impl FnOnce(&Pace) -> T) -> Option<T> {
+    /// Calls `ask` with the pace, if there is one.
+    fn with_pace<T>(&self, ask: impl FnOnce(&BandwidthLimiter) -> T) -> Option<T> {
         self.rare.borrow().as_ref().and_then(|rare| rare.pace.as_ref()).map(ask)
     }
 
-    /// Until when bytes that could be moved wait or have waited for the pace; see [`Pace::waited_until`].
+    /// Time until which transfers were held back by the pace; see [`BandwidthLimiter::waited_until`].
     #[must_use]
     pub fn waited_for_pace_until(&self) -> u64 {
-        if self.paced.get() { self.ask_pace(Pace::waited_until).unwrap_or_default() } else { 0 }
+        if self.paced.get() { self.with_pace(BandwidthLimiter::waited_until).unwrap_or_default() } else { 0 }
     }
 
-    /// How many of `wanted` bytes may pass now. Nothing is drawn for a read that would find nothing.
+    /// Number of the `wanted` bytes that the pace permits now. Reserves nothing for a read that would find
+    /// nothing.
     #[cold]
-    fn poll_pace(&self, cx: &mut Context<'_>, way: Way, wanted: usize) -> Poll<usize> {
-        if way == Way::In
+    fn poll_pace(&self, cx: &mut Context<'_>, way: TransferDirection, wanted: usize) -> Poll<usize> {
+        if way == TransferDirection::In
             && let Some(watch) = &*self.watch.borrow()
             && watch.poll_read_ready(cx).is_pending()
         {
             return Poll::Pending;
         }
-        self.ask_pace(|pace| pace.poll_room(cx, way, wanted)).unwrap_or(Poll::Ready(wanted))
+        self.with_pace(|pace| pace.poll_room(cx, way, wanted)).unwrap_or(Poll::Ready(wanted))
     }
 
-    /// So many bytes have passed, or none.
+    /// Accounts a finished transfer, possibly of zero bytes.
     #[cold]
-    fn passed(&self, way: Way, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn account(&self, way: TransferDirection, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let n = if let Poll::Ready(Ok(n)) = &outcome { *n } else { 0 };
-        self.ask_pace(|pace| pace.spend(way, n));
+        self.with_pace(|pace| pace.spend(way, n));
         outcome
     }
 
-    /// How many of `wanted` bytes may pass now.
-    pub(crate) fn poll_room(&self, cx: &mut Context<'_>, way: Way, wanted: usize) -> Poll<usize> {
+    /// Number of the `wanted` bytes that may pass now.
+    pub(crate) fn poll_room(
+        &self,
+        cx: &mut Context<'_>,
+        way: TransferDirection,
+        wanted: usize,
+    ) -> Poll<usize> {
         if self.paced.get() { self.poll_pace(cx, way, wanted) } else { Poll::Ready(wanted) }
     }
 
-    /// Waits until a connection in progress is made.
+    /// Waits until a connection in progress is established.
     ///
     /// # Errors
-    /// Why it failed.
+    /// The error of the connection attempt.
     pub(crate) async fn connected(&self) -> io::Result<()> {
         let wait = |cx: &mut Context<'_>| {
             let watch = self.watched()?;
             watch.poll_write_ready(cx).map(|guard| guard.map(|guard| guard.ready()))
         };
         let ready = std::future::poll_fn(wait).await?;
-        // A failed connect reports a hang-up beside the readiness (poll(2)), so that a good one needs not
-        // be asked for its error.
+        // A failed connect reports a hang-up along with readiness (poll(2)), so that a successful one costs
+        // no call for its error.
         if ready.is_write_closed() || ready.is_error() {
             sockopt::socket_error(&self.fd)?.map_err(io::Error::from)?;
         }
         Ok(())
     }
 
-    /// The registration; it is made where there is none.
+    /// The registration, made on demand.
     fn watched(&self) -> io::Result<Ref<'_, AsyncFd<Number>>> {
         if self.watch.borrow().is_none() {
             let interest = match self.kind {
-                Kind::Tcp => Interest::READABLE | Interest::WRITABLE,
-                Kind::Unix => Interest::READABLE,
+                SocketFamily::Tcp => Interest::READABLE | Interest::WRITABLE,
+                SocketFamily::Unix => Interest::READABLE,
             };
             let number = Number(self.fd.as_raw_fd());
-            // SAFETY: the descriptor is `self.fd`, which stays open until `self` is dropped, and `self.watch` is
-            // dropped before it.
+            // SAFETY: the descriptor is `self.fd`, which stays open until `self` is dropped, and `self.watch`
+            // is dropped before it.
             let watch = unsafe { AsyncFd::register_with_interest(number, interest) }?;
             *self.watch.borrow_mut() = Some(watch);
         }
-        // It was there, or has been put there above.
+        // Registered before, or just now.
         Ok(Ref::map(self.watch.borrow(), |watch| watch.as_ref().expect("the socket is watched")))
     }
 
-    /// Stops watching until a read finds nothing: for a receiver that cannot pass on what comes. Otherwise each packet
-    /// that arrives would wake the worker for nothing. Reads go on to work, and the first that finds nothing has the
-    /// socket watched again. Nothing happens while a write waits that needs the same registration.
+    /// Ends the registration until a read would block: for a receiver that cannot pass bytes on. Otherwise
+    /// each arriving packet would wake the worker for nothing. Reads continue to work, and the first that
+    /// would block registers the socket again. Does nothing while a write waits on the same registration.
     ///
-    /// Only for a socket that one task alone reads and writes: the waker of another would be forgotten.
+    /// Only for a socket that a single task reads and writes: the waker of a second task would be lost.
     pub fn pause_reading(&self) {
-        if self.kind == Kind::Unix {
+        if self.kind == SocketFamily::Unix {
             self.watch.take();
-        } else if self.writing.get() != Writing::Waits {
+        } else if self.writing.get() != Writing::Blocked {
             self.watch.take();
-            // The next write finds out by itself whether there is room.
-            self.writing.set(Writing::Untold);
+            // The next write is tried without readiness.
+            self.writing.set(Writing::Untested);
         }
     }
 
-    /// Stops watching for room: for a sender that has nothing to send. Otherwise a Unix socket would wake the worker
-    /// each time its peer reads what was sent last. Nothing happens while a write waits.
+    /// Ends the registration for writing: for a sender that has nothing to send. Otherwise a Unix socket
+    /// would wake the worker each time its peer reads. Does nothing while a write waits.
     pub fn pause_writing(&self) {
-        if self.kind == Kind::Unix && self.writing.get() == Writing::Told {
+        if self.kind == SocketFamily::Unix && self.writing.get() == Writing::Tracked {
             if let Some(rare) = &mut *self.rare.borrow_mut() {
                 rare.writable = None;
             }
-            // The next write finds out by itself whether there is room.
-            self.writing.set(Writing::Untold);
+            // The next write is tried without readiness.
+            self.writing.set(Writing::Untested);
         }
     }
 
     /// Reads into several buffers with one system call; 0 bytes mean the end of the stream.
     ///
     /// # Errors
-    /// What the kernel says; `WouldBlock` and `Interrupted` never come out.
+    /// Errors of the system call, except `WouldBlock` and `Interrupted`.
     pub fn poll_readv(
         &self,
         cx: &mut Context<'_>,
         buffers: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
-        // The call for one buffer is the cheaper one.
+        // recv(2) is cheaper than a vectored read.
         if let [only] = buffers {
             return self.poll_read(cx, only);
         }
@@ -260,13 +268,13 @@ impl Socket {
     /// # Errors
     /// As [`Socket::poll_readv`].
     pub fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        let room = ready!(self.poll_room(cx, Way::In, buffer.len()));
+        let room = ready!(self.poll_room(cx, TransferDirection::In, buffer.len()));
         let buffer = &mut buffer[..room];
         self.poll_with_read(cx, room, |fd| recv(fd, &mut *buffer, RecvFlags::empty()).map(|(n, _)| n))
     }
 
-    /// Calls `read` when the socket may have something; less than `wanted` means that it is empty
-    /// now. An end of the stream stays readable.
+    /// Calls `read` when the socket may be readable; fewer bytes than `wanted` mean that it is empty now. An
+    /// end of the stream stays readable.
     pub(crate) fn poll_with_read(
         &self,
         cx: &mut Context<'_>,
@@ -276,15 +284,16 @@ impl Socket {
         self.poll_with_room(cx, |fd| read(fd).map(|n| (n, wanted)))
     }
 
-    /// The same for a `read` that makes room only when it is called, and tells how much.
+    /// Like [`Socket::poll_with_read`], for a `read` that allocates its buffer when it is called and returns
+    /// the size with the number of bytes.
     pub(crate) fn poll_with_room(
         &self,
         cx: &mut Context<'_>,
         read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)>,
     ) -> Poll<io::Result<usize>> {
         if self.paced.get() {
-            ready!(self.poll_pace(cx, Way::In, usize::MAX));
-            return self.passed(Way::In, self.poll_unpaced_read(cx, read));
+            ready!(self.poll_pace(cx, TransferDirection::In, usize::MAX));
+            return self.account(TransferDirection::In, self.poll_unpaced_read(cx, read));
         }
         self.poll_unpaced_read(cx, read)
     }
@@ -295,7 +304,7 @@ impl Socket {
         mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<(usize, usize)>,
     ) -> Poll<io::Result<usize>> {
         if self.watch.borrow().is_none() {
-            // Reading is paused, and there may be something.
+            // Reading is paused, but bytes may have arrived.
             if let Some(outcome) = attempt(|| read(self.fd.as_fd())) {
                 return Poll::Ready(outcome.map(|(n, _)| n));
             }
@@ -321,7 +330,7 @@ impl Socket {
     /// Writes from several buffers with one system call.
     ///
     /// # Errors
-    /// What the kernel says; `WouldBlock` and `Interrupted` never come out.
+    /// Errors of the system call, except `WouldBlock` and `Interrupted`.
     pub fn poll_writev(&self, cx: &mut Context<'_>, buffers: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if self.paced.get()
             && let Some(first) = buffers.iter().find(|buffer| !buffer.is_empty())
@@ -337,29 +346,29 @@ impl Socket {
     /// # Errors
     /// As [`Socket::poll_writev`].
     pub fn poll_write(&self, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
-        // The calls that only sockets have are cheaper than read(2) and write(2): they need no
-        // position, no iterator over several buffers, and no lock on the descriptor.
-        let buffer = &buffer[..ready!(self.poll_room(cx, Way::Out, buffer.len()))];
+        // send(2) and recv(2) are cheaper than write(2) and read(2): no file position, no iterator over
+        // buffers, no lock on the descriptor.
+        let buffer = &buffer[..ready!(self.poll_room(cx, TransferDirection::Out, buffer.len()))];
         self.poll_with_write(cx, buffer.len(), |fd| send(fd, buffer, SendFlags::NOSIGNAL))
     }
 
-    /// The same where more follows at once: the kernel may keep back what does not fill a packet until more is
-    /// written, or [`Socket::push`] is called.
+    /// Writes from one buffer, with more to follow at once: the kernel may hold back a partial packet until
+    /// more is written, or [`Socket::push`] is called (MSG_MORE).
     ///
     /// # Errors
-    /// As [`Socket::poll_readv`].
+    /// As [`Socket::poll_writev`].
     pub fn poll_write_more(&self, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
-        let buffer = &buffer[..ready!(self.poll_room(cx, Way::Out, buffer.len()))];
+        let buffer = &buffer[..ready!(self.poll_room(cx, TransferDirection::Out, buffer.len()))];
         let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
         self.poll_with_write(cx, buffer.len(), |fd| send(fd, buffer, flags))
     }
 
-    /// Sends what the kernel keeps back because more was to follow.
+    /// Sends bytes that the kernel holds back after [`Socket::poll_write_more`].
     pub fn push(&self) {
         self.set_nodelay();
     }
 
-    /// Calls `write` when the socket may take something; less than `wanted` means that it is full.
+    /// Calls `write` when the socket may be writable; fewer bytes than `wanted` mean that it is full.
     pub(crate) fn poll_with_write(
         &self,
         cx: &mut Context<'_>,
@@ -367,8 +376,8 @@ impl Socket {
         write: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         if self.paced.get() {
-            ready!(self.poll_pace(cx, Way::Out, wanted));
-            return self.passed(Way::Out, self.poll_unpaced_write(cx, wanted, write));
+            ready!(self.poll_pace(cx, TransferDirection::Out, wanted));
+            return self.account(TransferDirection::Out, self.poll_unpaced_write(cx, wanted, write));
         }
         self.poll_unpaced_write(cx, wanted, write)
     }
@@ -379,13 +388,13 @@ impl Socket {
         wanted: usize,
         mut write: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        if self.writing.get() == Writing::Untold {
-            // What is left over comes back at once and finds the socket full.
+        if self.writing.get() == Writing::Untested {
+            // A remainder is written at once and finds the socket full.
             if let Some(outcome) = attempt(|| write(self.fd.as_fd())) {
                 return Poll::Ready(outcome);
             }
-            // What was noted before this refusal says nothing any more.
-            if self.kind == Kind::Tcp
+            // Readiness noted before this refusal is outdated.
+            if self.kind == SocketFamily::Tcp
                 && let Ok(watch) = self.watched()
                 && let Poll::Ready(Ok(mut noted)) = watch.poll_write_ready(cx)
             {
@@ -396,20 +405,20 @@ impl Socket {
             ready!(self.poll_retry(cx));
         }
         let outcome = match self.kind {
-            Kind::Tcp => match self.watched() {
+            SocketFamily::Tcp => match self.watched() {
                 Ok(watch) => self.poll_watched_write(cx, &watch, wanted, &mut write),
                 Err(_) => self.poll_unwatched_write(cx, &mut write),
             },
-            Kind::Unix => match self.watched_for_writing() {
+            SocketFamily::Unix => match self.watched_for_writing() {
                 Ok(watch) => self.poll_watched_write(cx, &watch, wanted, &mut write),
                 Err(_) => self.poll_unwatched_write(cx, &mut write),
             },
         };
-        self.writing.set(if outcome.is_pending() { Writing::Waits } else { Writing::Told });
+        self.writing.set(if outcome.is_pending() { Writing::Blocked } else { Writing::Tracked });
         outcome
     }
 
-    /// The registration of a Unix socket for writing; it is made where there is none.
+    /// Registration of a Unix socket for writing, made on demand.
     fn watched_for_writing(&self) -> io::Result<Ref<'_, AsyncFd<Number>>> {
         {
             let mut rare = self.rare.borrow_mut();
@@ -420,18 +429,18 @@ impl Socket {
                     None => self.fd.try_clone()?,
                 };
                 let number = Number(rare.duplicate.insert(duplicate).as_raw_fd());
-                // SAFETY: the descriptor is `duplicate` of `rare`, which is never replaced by another and stays open
+                // SAFETY: the descriptor is `duplicate` of `rare`, which is never replaced and stays open
                 // until `self` is dropped, and `writable` is dropped before it.
                 rare.writable = Some(unsafe { AsyncFd::register_with_interest(number, Interest::WRITABLE) }?);
             }
         }
-        // It was there, or has been put there above.
+        // Registered before, or just now.
         Ok(Ref::map(self.rare.borrow(), |rare| {
             rare.as_ref().and_then(|rare| rare.writable.as_ref()).expect("the socket is watched")
         }))
     }
 
-    /// Whether the kernel cannot watch the socket, and a timer replaces it.
+    /// Returns true while a timer replaces the registration.
     fn is_unwatched(&self) -> bool {
         self.rare.borrow().as_ref().is_some_and(|rare| rare.retry.is_some())
     }
@@ -458,7 +467,7 @@ impl Socket {
         }
     }
 
-    /// Tries to write, and again in a moment where there is no room.
+    /// Tries to write, and retries by the timer if there is no space.
     fn poll_unwatched_write(
         &self,
         cx: &mut Context<'_>,
@@ -470,13 +479,13 @@ impl Socket {
         }
     }
 
-    /// Has the task polled again in a moment.
+    /// Wakes the task when the retry timer fires.
     fn poll_later<T>(&self, cx: &mut Context<'_>) -> Poll<T> {
         while self.poll_retry(cx).is_ready() {}
         Poll::Pending
     }
 
-    /// Ready when the timer, which is begun where none runs, has rung.
+    /// Starts the retry timer on demand; ready when it has fired.
     fn poll_retry(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut rare = self.rare.borrow_mut();
         let retry = &mut rare.get_or_insert_default().retry;
@@ -485,18 +494,18 @@ impl Socket {
         Poll::Ready(())
     }
 
-    /// Whether the peer has left: it has reset the connection, or closed its direction, and nothing else is to be read. It
-    /// costs a system call. A reset is not reported again.
+    /// Returns true if the peer has reset the connection, or has closed its direction and no unread bytes are
+    /// left. Costs a system call. A reset is not reported again.
     #[must_use]
     pub fn peer_left(&self) -> bool {
         let peeked = attempt(|| recv(&self.fd, &mut [0; 1], RecvFlags::PEEK).map(|(length, _)| length));
         matches!(peeked, Some(Ok(0) | Err(_)))
     }
 
-    /// Reads what is there, waiting for at least one byte or the end of the stream.
+    /// Reads available bytes; waits for at least one byte or the end of the stream.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the system call.
     pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         std::future::poll_fn(|cx| self.poll_read(cx, buffer)).await
     }
@@ -504,7 +513,7 @@ impl Socket {
     /// Writes all of `buffer`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the system call.
     pub async fn write_all(&self, mut buffer: &[u8]) -> io::Result<()> {
         while !buffer.is_empty() {
             let n = std::future::poll_fn(|cx| self.poll_write(cx, buffer)).await?;
@@ -513,10 +522,10 @@ impl Socket {
         Ok(())
     }
 
-    /// Tells the peer that nothing more will be sent.
+    /// Ends the stream to the peer (FIN).
     ///
     /// # Errors
-    /// What the kernel says; a peer that is already gone is no error.
+    /// Errors of shutdown(2), except that the peer is gone already.
     pub fn shutdown_write(&self) -> io::Result<()> {
         match rustix::net::shutdown(&self.fd, Shutdown::Write) {
             Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
@@ -524,18 +533,18 @@ impl Socket {
         }
     }
 
-    /// Switches Nagle's algorithm off: TLS records and relayed requests leave at once. Does nothing
-    /// for Unix sockets.
+    /// Disables Nagle's algorithm: TLS records and relayed requests leave at once. Does nothing for Unix
+    /// sockets.
     pub fn set_nodelay(&self) {
         let _ = sockopt::set_tcp_nodelay(&self.fd, true);
     }
 
-    /// Makes the coming close a reset, so that the peer learns that the stream did not end in order.
+    /// Makes the coming close a reset, so that the peer learns that the stream was cut off.
     pub fn reset_on_close(&self) {
         let _ = sockopt::set_socket_linger(&self.fd, Some(Duration::ZERO));
     }
 
-    /// The address of this end; `None` for Unix sockets.
+    /// Local address; `None` for Unix sockets.
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
         let address = rustix::net::getsockname(&self.fd).ok()?;
@@ -543,7 +552,7 @@ impl Socket {
     }
 }
 
-/// One system call, again where a signal interrupted it; `None` where it would have to wait.
+/// Repeats a system call while signals interrupt it; `None` if it would block.
 fn attempt<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Option<io::Result<T>> {
     loop {
         match call() {
@@ -555,10 +564,10 @@ fn attempt<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Option<io::Res
     }
 }
 
-/// Has the current tokio runtime watch a descriptor.
+/// Registers a descriptor with the current tokio runtime.
 pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` names the same open descriptor from here until it is dropped, and
-    // `AsyncFd` ends the watch before it drops what it owns.
+    // SAFETY: an `OwnedFd` names the same open descriptor until it is dropped, and `AsyncFd` deregisters
+    // before it drops its content.
     unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(io::Error::from)
 }
 

@@ -1,12 +1,12 @@
-//! Moving bytes from one socket to another within the kernel, by `splice(2)` and a pipe.
+//! Moves bytes between sockets within the kernel, by `splice(2)` and a pipe.
 //!
-//! A [`Pipe`] holds what one socket has given and the other has not taken yet. Pipes come from the [`Pipes`] of a
-//! worker and go back when they are empty, so that a connection has one only while bytes are in it. There is a
-//! bound to how many there are: each is two descriptors, and memory of the kernel that no limit of the process
-//! counts. Whoever gets none copies.
+//! A [`SplicePipe`] holds bytes that one socket has delivered and the other has not taken yet. A worker lends
+//! pipes from its [`Pipes`] and takes them back when they are empty, so that a connection has one only while
+//! bytes are in it. Their number is bounded, because each takes two descriptors and kernel memory that no
+//! limit of the process counts. A connection without a pipe copies.
 //!
-//! It refuses to guess: a short splice says nothing about a socket, because a pipe can be full of small pieces.
-//! So a socket counts as empty, or full, only when the kernel says so (`EAGAIN`).
+//! A short splice says nothing about a socket, because a pipe can be full of small pieces. So a socket counts
+//! as empty, or full, only when the kernel says so (`EAGAIN`).
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -16,32 +16,32 @@ use std::task::{Context, Poll, ready};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
 use crate::Socket;
-use crate::pace::Way;
+use crate::pace::TransferDirection;
 
-/// A pipe of the kernel, and how much is in it.
-pub struct Pipe {
+/// A kernel pipe, and the number of bytes in it.
+pub struct SplicePipe {
     from: OwnedFd,
     to: OwnedFd,
     held: usize,
 }
 
-impl Pipe {
+impl SplicePipe {
     fn open(size: usize) -> io::Result<Self> {
         let (from, to) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         if size > DEFAULT_SIZE {
-            // Where the user has many pipes already it stays as it is, and takes less at a time.
+            // If the user has many pipes already, the pipe keeps its size and moves less per call.
             let _ = fcntl_setpipe_size(&to, size);
         }
         Ok(Self { from, to, held: 0 })
     }
 
-    /// How many bytes are in it.
+    /// Number of bytes in the pipe.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Takes what is in it out: for a last word that is written in another way.
+    /// Reads the content out: for a remainder that is sent in another way.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; self.held];
@@ -50,7 +50,7 @@ impl Pipe {
             match rustix::io::read(&self.from, &mut bytes[filled..]) {
                 Ok(n @ 1..) => filled += n,
                 Err(rustix::io::Errno::INTR) => {}
-                // It has less than it was given: nothing more can be said.
+                // Less than was spliced in; nothing can be done about it.
                 Ok(0) | Err(_) => break,
             }
         }
@@ -62,28 +62,28 @@ impl Pipe {
 /// The pipes of a worker.
 #[derive(Default)]
 pub struct Pipes {
-    free: RefCell<Vec<Pipe>>,
-    /// How many there are, those that are lent among them.
+    free: RefCell<Vec<SplicePipe>>,
+    /// Number of open pipes, including those on loan.
     open: Cell<usize>,
 }
 
 impl Pipes {
-    /// An empty pipe; `None` where there are too many, or no descriptors for one more.
+    /// Lends an empty pipe; `None` at the bound, or without descriptors for one more.
     #[must_use]
-    pub fn lend(&self) -> Option<Pipe> {
+    pub fn lend(&self) -> Option<SplicePipe> {
         if let Some(pipe) = self.free.borrow_mut().pop() {
             return Some(pipe);
         }
         if self.open.get() >= MOST {
             return None;
         }
-        let pipe = Pipe::open(SIZE).ok()?;
+        let pipe = SplicePipe::open(SIZE).ok()?;
         self.open.set(self.open.get() + 1);
         Some(pipe)
     }
 
-    /// Gives a pipe back. One that is not empty is closed, and so is one for which there are enough others.
-    pub fn give_back(&self, pipe: Pipe) {
+    /// Takes a pipe back. It is closed if it is not empty, or if enough pipes are free.
+    pub fn give_back(&self, pipe: SplicePipe) {
         let mut free = self.free.borrow_mut();
         if pipe.held == 0 && free.len() < KEPT {
             free.push(pipe);
@@ -92,22 +92,22 @@ impl Pipes {
         }
     }
 
-    /// Closes a pipe of this worker, and gives what is in it.
+    /// Closes a pipe of this worker, and returns its content.
     #[must_use]
-    pub fn empty(&self, pipe: Pipe) -> Vec<u8> {
+    pub fn empty(&self, pipe: SplicePipe) -> Vec<u8> {
         self.open.set(self.open.get() - 1);
         pipe.into_bytes()
     }
 }
 
 impl Socket {
-    /// Moves what has come into a pipe, which must be empty: 0 bytes mean the end of the stream.
+    /// Moves received bytes into a pipe, which must be empty; 0 bytes mean the end of the stream.
     ///
     /// # Errors
-    /// What the kernel says; [`is_unsupported`] where this socket cannot be spliced at all.
-    pub fn poll_splice_from(&self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
+    /// Errors of splice(2); see [`is_unsupported`] for sockets that cannot be spliced at all.
+    pub fn poll_splice_from(&self, cx: &mut Context<'_>, pipe: &mut SplicePipe) -> Poll<io::Result<usize>> {
         debug_assert_eq!(pipe.held, 0, "a full pipe looks like an empty socket");
-        let room = ready!(self.poll_room(cx, Way::In, SIZE));
+        let room = ready!(self.poll_room(cx, TransferDirection::In, SIZE));
         let moved = self.poll_with_room(cx, |fd| {
             let n = splice(fd, None, &pipe.to, None, room, FLAGS)?;
             Ok((n, n))
@@ -118,13 +118,13 @@ impl Socket {
         moved
     }
 
-    /// Moves what is in a pipe, which must not be empty, to this socket.
+    /// Moves the content of a pipe, which must not be empty, to this socket.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn poll_splice_to(&self, cx: &mut Context<'_>, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
+    /// Errors of splice(2).
+    pub fn poll_splice_to(&self, cx: &mut Context<'_>, pipe: &mut SplicePipe) -> Poll<io::Result<usize>> {
         let held = pipe.held;
-        let room = ready!(self.poll_room(cx, Way::Out, held));
+        let room = ready!(self.poll_room(cx, TransferDirection::Out, held));
         let moved = self.poll_with_write(cx, 0, |fd| splice(&pipe.from, None, fd, None, room, FLAGS));
         if let Poll::Ready(Ok(n)) = moved {
             pipe.held -= n.min(held);
@@ -133,7 +133,7 @@ impl Socket {
     }
 }
 
-/// Whether an error of [`Socket::poll_splice_from`] says that this kind of socket cannot be spliced.
+/// Returns true for errors of [`Socket::poll_splice_from`] that mean this kind of socket cannot be spliced.
 #[must_use]
 pub fn is_unsupported(error: &io::Error) -> bool {
     // EINVAL, ENOSYS and EOPNOTSUPP.
@@ -141,13 +141,13 @@ pub fn is_unsupported(error: &io::Error) -> bool {
 }
 
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
-/// What a pipe of Linux takes as it comes: sixteen pages, or sixteen pieces that the network card has received.
+/// Default capacity of a Linux pipe: sixteen pages, or sixteen pieces as received by the network card.
 const DEFAULT_SIZE: usize = 64 * 1024;
-/// How much is moved at once.
+/// Capacity that is asked for, and so the bytes moved per call.
 const SIZE: usize = 256 * 1024;
-/// How many pipes a worker has at a time.
+/// Maximum number of open pipes per worker.
 const MOST: usize = 128;
-/// How many of them it keeps for the next who needs one.
+/// Maximum number of free pipes that a worker keeps.
 const KEPT: usize = 16;
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ mod tests {
         (Box::new(far), Socket::unix(near.into()).unwrap())
     }
 
-    /// Everything from one socket to the other until the end of the stream.
+    /// Relays everything until the end of the stream.
     async fn relay(pipes: &Pipes, from: &Socket, to: &Socket) -> usize {
         let mut all = 0;
         loop {
@@ -205,7 +205,7 @@ mod tests {
             let pipes = Pipes::default();
             let bytes = sent.clone();
             let sending = std::thread::spawn(move || {
-                // Small pieces and large ones; the end is the drop.
+                // Small pieces and large ones; dropping the socket ends the stream.
                 for piece in bytes[..100_000].chunks(33).chain(bytes[100_000..].chunks(300_000)) {
                     sender.write_all(piece).unwrap();
                 }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_go_through_between_sockets_of_any_kind() {
+    fn bytes_are_spliced_between_sockets_of_any_kind() {
         for from in [tcp, unix] {
             for to in [tcp, unix] {
                 goes_through(from, to);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pipe_holds_can_be_taken_out() {
+    fn content_of_a_pipe_can_be_read_out() {
         let pipes = Pipes::default();
         let mut pipe = pipes.lend().unwrap();
         pipe.held = rustix::io::write(&pipe.to, b"a last word").unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bound_to_pipes_and_full_ones_are_not_lent_again() {
+    fn pipes_are_bounded_and_full_ones_are_not_lent_again() {
         let pipes = Pipes::default();
         let mut lent: Vec<_> = std::iter::from_fn(|| pipes.lend()).collect();
         assert_eq!((lent.len(), pipes.open.get()), (MOST, MOST));

@@ -1,8 +1,7 @@
-//! A socket as tokio's `AsyncRead` and `AsyncWrite`, for code that is written against them, and reading into a
-//! buffer whose parts can be shared.
+//! `AsyncRead` and `AsyncWrite` for [`Socket`], and reads into a buffer with shareable parts.
 //!
-//! Bytes go straight into the caller's buffer, which need not be initialised. No write is buffered, so
-//! that there is nothing to flush.
+//! Bytes go straight into the caller's buffer, which need not be initialised. Writes are not buffered, so
+//! flushing does nothing.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,8 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::Socket;
 
 impl Socket {
-    /// Reads behind what is in `buffer`, `room` bytes at the most, for which memory is made when there is
-    /// something to read. 0 bytes mean the end of the stream.
+    /// Appends to `buffer` up to `room` bytes; memory is allocated only when there is something to read. 0
+    /// bytes mean the end of the stream.
     ///
     /// # Errors
     /// As [`Socket::poll_readv`].
@@ -44,14 +43,14 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // SAFETY: no initialised byte becomes uninitialised: the kernel only writes into it.
+        // SAFETY: no initialised byte becomes uninitialised: the kernel only writes into the slice.
         let room = unsafe { buffer.unfilled_mut() };
         let wanted = room.len();
         let read = self.poll_with_read(cx, wanted, |fd| {
             recv(fd, &mut *room, RecvFlags::empty()).map(|((filled, _), _)| filled.len())
         });
         let n = ready!(read)?;
-        // SAFETY: `recv` gave the first `n` bytes of `room` back as initialised.
+        // SAFETY: `recv` has initialised the first `n` bytes of `room`.
         unsafe { buffer.assume_init(n) };
         buffer.advance(n);
         Poll::Ready(Ok(()))
@@ -70,7 +69,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         let mut filled = parts.iter().filter(|part| !part.is_empty());
         match (filled.next(), filled.next()) {
-            // The call for one buffer is the cheaper one.
+            // send(2) is cheaper than a vectored write.
             (Some(only), None) => Socket::poll_write(&self, cx, only),
             _ => self.poll_writev(cx, parts),
         }

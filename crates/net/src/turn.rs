@@ -1,13 +1,13 @@
-//! Turns: how much one task does before the event loop of its worker looks at the others.
+//! Turns: the amount of work of one task before the event loop of its worker serves the others.
 //!
-//! A task that has more to do ends its turn with [`next`] or [`poll_next`]. Do not use
-//! `cx.waker().wake_by_ref()` for that: it puts the task back into the run queue, and tokio polls up to 61 tasks
-//! of that queue before it looks at sockets again. If the task is alone in the queue, it is polled 61 times in a
-//! row. The functions here hand the waker over to the event loop, which asks the kernel for readiness first
-//! (one `epoll_wait` that does not wait), then runs the tasks that became ready, then this one.
+//! A task with more to do ends its turn with [`next`] or [`poll_next`]. Do not use `cx.waker().wake_by_ref()`
+//! for that: it puts the task back into the run queue, and tokio polls up to 61 tasks of that queue before it
+//! checks sockets again. A task alone in the queue is polled 61 times in a row. The functions here hand the
+//! waker to the event loop, which first asks the kernel for readiness (one `epoll_wait` that does not block),
+//! then runs the tasks that became ready, then this one.
 //!
-//! [`Turn`] counts the work of a turn. It does not read a clock: work has a fixed cost, so that tests can count.
-//! In a loop:
+//! [`Turn`] counts the work of a turn. It does not read a clock: work has a fixed cost, so that tests can
+//! count. In a loop:
 //!
 //! ```no_run
 //! # use offramp_net::turn::{Turn, Work};
@@ -29,35 +29,35 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// How much work a turn has, in the units of [`Work`]: about half a millisecond.
+/// Work per turn in the units of [`Work`]: about half a millisecond.
 ///
-/// With 40 tasks that always have more to do, another one waits for 20 ms. At the end of a turn the event loop
-/// makes one system call of less than a microsecond, which is a few thousandths of the turn.
+/// With 40 tasks that always have more to do, another one waits for 20 ms. At the end of a turn the event
+/// loop makes one system call of less than a microsecond, a few thousandths of the turn.
 pub const TURN: u32 = 500_000;
 
-/// A piece of work. Its cost is about the nanoseconds that it takes, rounded up.
+/// Units of work. The cost approximates nanoseconds, rounded up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Bytes that were read, sealed or opened, and written.
     Bytes(usize),
-    /// Records, frames, fields, entries of a list: whatever a peer can send many of in few bytes.
+    /// Records, frames, fields, list entries: anything of which a peer can send many in few bytes.
     Pieces(usize),
     /// System calls that move bytes.
     Calls(usize),
-    /// New keys for the peer's direction of a connection, and for ours, with a record of its own, where that was
+    /// New keys for the peer's direction of a connection, and for ours, with a record of its own, if
     /// `answered`.
     KeyUpdate {
-        /// Set where the peer asked for an answer, and there was none on its way.
+        /// Set if the peer requested an update that was not under way already.
         answered: bool,
     },
 }
 
 impl Work {
-    /// A record or a frame, with what is done for it around its bytes.
+    /// Handling of a record or a frame apart from its bytes.
     const PIECE: usize = 300;
-    /// A `send` that wakes its receiver.
+    /// A send(2) that wakes its receiver.
     const CALL: usize = 3000;
-    /// Three times HKDF-Expand-Label and a key schedule.
+    /// Three calls of HKDF-Expand-Label and a key schedule.
     const UPDATE: usize = 6000;
 
     fn cost(self) -> u32 {
@@ -72,21 +72,21 @@ impl Work {
     }
 }
 
-/// What is left of a task's turn.
+/// Remaining work of a task's turn.
 ///
-/// A task may keep one for its life: a wait for a socket does not renew it, so that the turn may end early, which
-/// costs one `epoll_wait` for half a millisecond of work.
+/// A task may keep one for its life: waiting for a socket does not renew it, so that a turn may end early,
+/// which costs one `epoll_wait` per half millisecond of work.
 ///
-/// A turn that is over stays so until the event loop has looked at readiness. A caller that takes the `Pending` of
-/// [`Turn::poll_rest`] for a lack of data, passes on what it has, and asks again, thus gets no second turn.
+/// A finished turn stays finished until the event loop has checked readiness. So a caller that takes the
+/// `Pending` of [`Turn::poll_rest`] for a lack of data, flushes, and asks again does not get a second turn.
 #[derive(Debug)]
 pub struct Turn {
-    /// How much is left, or, with [`RESTS`], the look of the event loop behind which a rest began: every connection has a
-    /// few turns.
+    /// The remaining work, or, with [`RESTS`], the readiness check after which a rest began. One word,
+    /// because every connection has a few turns.
     state: u32,
 }
 
-/// Set while a turn that is over waits for the event loop.
+/// Flag of a finished turn that waits for the event loop.
 const RESTS: u32 = 1 << 31;
 const _: () = assert!(TURN < RESTS);
 
@@ -97,7 +97,7 @@ impl Default for Turn {
 }
 
 impl Turn {
-    /// Counts work that was done.
+    /// Subtracts completed work from the turn.
     #[inline]
     pub fn spend(&mut self, work: Work) {
         if self.state < RESTS {
@@ -105,20 +105,20 @@ impl Turn {
         }
     }
 
-    /// Whether the task should let others go first.
+    /// Returns true if the task should yield.
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.state.wrapping_sub(1) >= TURN
     }
 
-    /// If the turn is over: begins the next one after the event loop has looked at readiness. Else it is ready.
+    /// Yields if the turn is over, and begins the next one after the event loop has checked readiness.
     pub async fn rest(&mut self) {
         poll_fn(|cx| self.poll_rest(cx)).await;
     }
 
-    /// [`Turn::rest`] for hand-written futures. The caller returns `Pending` where this does, and goes on from
-    /// where it was when it is polled again: the next turn has begun by then.
+    /// Poll form of [`Turn::rest`]. On `Pending`, the caller returns `Pending` and resumes where it was when
+    /// it is polled again: the next turn has begun by then.
     pub fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.is_over() {
             return Poll::Ready(());
@@ -128,7 +128,7 @@ impl Turn {
 
     #[cold]
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let rest = RESTS | LOOKS.get();
+        let rest = RESTS | CHECKS.get();
         if self.state != 0 && self.state != rest {
             *self = Self::default();
             return Poll::Ready(());
@@ -139,47 +139,50 @@ impl Turn {
     }
 }
 
-/// Ends the turn of this task: it goes on after the event loop has looked at readiness.
+/// Ends the turn of this task, which resumes after the event loop has checked readiness.
 pub async fn next() {
     tokio::task::yield_now().await;
 }
 
-/// [`next`] for hand-written futures: has the task of `cx` polled again after the event loop has looked at
-/// readiness. The caller returns `Pending`.
+/// Poll form of [`next`]: the task of `cx` is polled again after the event loop has checked readiness. The
+/// caller returns `Pending`.
 pub fn poll_next(cx: &mut Context<'_>) {
-    LOOKER.with(|looker| defer(&mut Context::from_waker(looker)));
+    CHECK_COUNTER.with(|counter| defer(&mut Context::from_waker(counter)));
     defer(cx);
 }
 
-/// Has the event loop of this thread wake a task once it has looked at readiness.
+/// Makes the event loop of this thread wake a task after its readiness check.
 fn defer(cx: &mut Context<'_>) {
-    // Polled once, it has given the waker to the scheduler, which is all that is wanted of it.
+    // One poll hands the waker to the scheduler; nothing else is needed of the future.
     let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
 
 thread_local! {
     static WAKES: Cell<u64> = const { Cell::new(0) };
-    /// Counts the looks of this thread's event loop at readiness behind which a turn begins, below [`RESTS`].
-    static LOOKS: Cell<u32> = const { Cell::new(0) };
-    static LOOKER: Waker = Waker::from(Arc::new(Looker));
+    /// Counts readiness checks of this thread's event loop that turns waited for, modulo [`RESTS`].
+    static CHECKS: Cell<u32> = const { Cell::new(0) };
+    static CHECK_COUNTER: Waker = Waker::from(Arc::new(CheckCounter(0)));
 }
 
-/// Is woken as tasks are whose turn has ended: by the event loop, once it has looked at readiness.
-struct Looker;
+/// Waker that runs like a task after its turn: behind a readiness check.
+///
+/// Not empty: the waker of an empty type points behind an allocation, which leak detectors do not count as a
+/// reference.
+struct CheckCounter(#[allow(dead_code, reason = "only its size counts")] u8);
 
-impl Wake for Looker {
+impl Wake for CheckCounter {
     fn wake(self: Arc<Self>) {
-        LOOKS.set((LOOKS.get() + 1) % RESTS);
+        CHECKS.set((CHECKS.get() + 1) % RESTS);
     }
 }
 
-/// The event loop of this thread has slept, and goes on: whoever is ready now has not waited for the work of tasks before.
-/// To be called by the hook of the runtime (`on_thread_unpark`).
+/// Records that the event loop of this thread has slept: tasks that are ready now did not wait for the work
+/// of others. Call it from the `on_thread_unpark` hook of the runtime.
 pub fn woke() {
     WAKES.set(WAKES.get().wrapping_add(1));
 }
 
-/// How often the event loop of this thread has slept, where [`woke`] is called.
+/// Number of times the event loop of this thread has slept, counted by [`woke`].
 #[must_use]
 pub fn wakes() -> u64 {
     WAKES.get()
@@ -198,7 +201,7 @@ mod tests {
     use super::*;
     use crate::Socket;
 
-    /// How many turns a task that never waits has before one that waits for a socket goes on.
+    /// Number of turns a task that never waits gets before one that waits for a socket goes on.
     fn turns_before_a_reader(next: impl Fn(&mut Context<'_>) + 'static) -> usize {
         let runtime = Builder::new_current_thread().enable_io().build_local(LocalOptions::default()).unwrap();
         runtime.block_on(async move {
@@ -228,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn readiness_is_looked_at_between_two_turns() {
+    fn readiness_is_checked_between_two_turns() {
         assert!(turns_before_a_reader(poll_next) <= 2);
-        // What this module is for.
+        // The behaviour that this module avoids.
         assert!(turns_before_a_reader(|cx| cx.waker().wake_by_ref()) > 20);
     }
 
     #[test]
-    fn a_turn_ends_by_whatever_there_is_much_of() {
+    fn each_kind_of_work_ends_a_turn() {
         let works: [(Work, usize); 5] = [
             (Work::Bytes(16 * 1024), 40),
             (Work::Pieces(1), 2000),
@@ -256,12 +259,12 @@ mod tests {
         assert!(turn.is_over());
     }
 
-    /// A turn does not begin anew for who asks again before the event loop has looked, as callers do that take the rest
-    /// for a lack of data.
+    /// Polling again before the event loop has checked readiness does not start a new turn: callers may take
+    /// the rest for a lack of data.
     #[test]
-    fn a_turn_stays_over_until_the_event_loop_has_looked() {
+    fn a_turn_stays_over_until_readiness_was_checked() {
         let runtime = Builder::new_current_thread().enable_io().build_local(LocalOptions::default()).unwrap();
-        // Deferred tasks of a runtime that has ended say nothing of the next one.
+        // Deferred tasks of a finished runtime do not affect the next one.
         for _ in 0..2 {
             runtime.block_on(async {
                 let mut turn = Turn::default();

@@ -1,7 +1,7 @@
-//! Watching directories for changes of the files in them (inotify).
+//! Watches directories for changes of their files (inotify).
 //!
-//! Directories are watched and not files: a file that is renamed over another, or a symbolic link that is
-//! switched, is a new file, of which a watch of the old one would say nothing.
+//! Directories are watched instead of files: a file that is renamed over another, or a symbolic link that is
+//! switched, is a new file, which a watch of the old one would not report.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -17,59 +17,78 @@ use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The files of a directory whose changes matter.
+/// Files of a directory to be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Files {
-    /// All of them.
+pub enum WatchedFiles {
+    /// Every file of the directory.
     All,
-    /// Those of these names.
+    /// Files of these names.
     Named(HashSet<OsString>),
 }
 
-impl Files {
-    /// Adds the file of this name.
+impl WatchedFiles {
+    /// Adds a file name.
     pub fn add(&mut self, name: &OsStr) {
-        if let Files::Named(names) = self {
+        if let WatchedFiles::Named(names) = self {
             names.insert(name.to_owned());
         }
     }
 
-    fn merge(&mut self, other: &Files) {
+    fn merge(&mut self, other: &WatchedFiles) {
         match (&mut *self, other) {
-            (Files::Named(names), Files::Named(more)) => names.extend(more.iter().cloned()),
-            _ => *self = Files::All,
+            (WatchedFiles::Named(names), WatchedFiles::Named(more)) => names.extend(more.iter().cloned()),
+            _ => *self = WatchedFiles::All,
         }
     }
 
     fn has(&self, name: &OsStr) -> bool {
         match self {
-            Files::All => true,
-            Files::Named(names) => names.contains(name),
+            WatchedFiles::All => true,
+            WatchedFiles::Named(names) => names.contains(name),
         }
     }
 }
 
-/// Directories that are watched.
+/// A watch on several directories.
 #[derive(Debug)]
-pub struct Watch {
-    inotify: AsyncFd<OwnedFd>,
-    /// By the kernel's number of the watch.
-    watched: HashMap<i32, Files>,
+pub struct DirectoryWatch {
+    inotify: Inotify,
+    /// Watched files by the kernel's number of the watch.
+    watched: HashMap<i32, WatchedFiles>,
 }
 
-impl Watch {
-    /// Watches `directories` from now on; must be called within a tokio runtime. Those that cannot be watched, or
-    /// whose file system does not tell of what other machines change, come back.
+/// An inotify instance, closed by a thread of its own: close(2) waits until the kernel has freed the watches, which
+/// takes milliseconds, and many seconds where its worker threads get no time.
+#[derive(Debug)]
+struct Inotify(Option<AsyncFd<OwnedFd>>);
+
+impl Inotify {
+    fn get(&self) -> &AsyncFd<OwnedFd> {
+        self.0.as_ref().expect("taken by drop alone")
+    }
+}
+
+impl Drop for Inotify {
+    fn drop(&mut self) {
+        let descriptor = self.0.take().map(AsyncFd::into_inner);
+        // Without a thread, it is closed here.
+        let _ = std::thread::Builder::new().name("offramp-close".into()).spawn(move || drop(descriptor));
+    }
+}
+
+impl DirectoryWatch {
+    /// Starts watching `directories`; must be called within a tokio runtime. Also returns the directories
+    /// that cannot be watched, or whose file system does not report changes made by other machines.
     ///
     /// # Errors
-    /// The kernel has no inotify, or no descriptor for it.
-    pub fn new(directories: &BTreeMap<PathBuf, Files>) -> io::Result<(Self, Vec<PathBuf>)> {
+    /// The kernel lacks inotify or has no descriptor for it.
+    pub fn new(directories: &BTreeMap<PathBuf, WatchedFiles>) -> io::Result<(Self, Vec<PathBuf>)> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let mut watched: HashMap<i32, Files> = HashMap::new();
+        let mut watched: HashMap<i32, WatchedFiles> = HashMap::new();
         let mut blind = Vec::new();
         for (directory, files) in directories {
             match inotify::add_watch(&inotify, directory, EVENTS) {
-                // Two paths of one directory have one watch.
+                // Two paths of one directory share a watch.
                 Ok(number) => watched
                     .entry(number)
                     .and_modify(|known| known.merge(files))
@@ -83,19 +102,20 @@ impl Watch {
                 blind.push(directory.clone());
             }
         }
-        Ok((Self { inotify: crate::socket::watch(inotify, Interest::READABLE)?, watched }, blind))
+        let inotify = Inotify(Some(crate::socket::watch(inotify, Interest::READABLE)?));
+        Ok((Self { inotify, watched }, blind))
     }
 
-    /// Waits until a file has changed that matters. May be dropped and called again without losing a change.
+    /// Waits until a watched file has changed. Cancel safe: dropping the future loses no change.
     ///
     /// # Errors
-    /// What the kernel says; this watch is of no more use then.
+    /// Errors of the system call; the watch is unusable then.
     pub async fn changed(&self) -> io::Result<()> {
         loop {
-            let mut ready = self.inotify.readable().await?;
+            let mut ready = self.inotify.get().readable().await?;
             let drained = self.drain()?;
             if drained.is_empty {
-                // Not before: the kernel says only once that there is something to read.
+                // Cleared only once the queue is empty: the kernel reports readiness once.
                 ready.clear_ready();
             }
             if drained.matters {
@@ -106,20 +126,20 @@ impl Watch {
         }
     }
 
-    /// Whether a file has changed that matters since the last change that [`Watch::changed`] told of. It does not wait. A
-    /// watch that is of no use, and more events than are read at a time, are taken for a change.
+    /// Returns true if a watched file has changed since the last return of [`DirectoryWatch::changed`]. Does
+    /// not wait. A broken watch, and more events than one call reads, count as a change.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         self.drain().map_or(true, |drained| drained.matters || !drained.is_empty)
     }
 
-    /// Reads events, as many as are read at a time.
-    fn drain(&self) -> io::Result<Drained> {
+    /// Reads a bounded number of events.
+    fn drain(&self) -> io::Result<InotifyEvents> {
         let mut buffer = [MaybeUninit::uninit(); ROOM];
-        let mut reader = inotify::Reader::new(self.inotify.get_ref(), &mut buffer);
-        let mut drained = Drained { matters: false, is_empty: false };
-        // Bounded, as another process could make changes without end. What was read into the buffer is looked at all the
-        // same: the kernel gives it once.
+        let mut reader = inotify::Reader::new(self.inotify.get().get_ref(), &mut buffer);
+        let mut drained = InotifyEvents { matters: false, is_empty: false };
+        // Bounded, because another process could cause events without end. Events in the buffer are still
+        // examined: the kernel delivers them once.
         for count in 0.. {
             if count >= MOST_EVENTS && reader.is_buffer_empty() {
                 break;
@@ -130,7 +150,7 @@ impl Watch {
                     let files = self.watched.get(&event.wd());
                     drained.matters |= match (name, files) {
                         (Some(name), Some(files)) => files.has(name),
-                        // The directory itself, or events that were lost.
+                        // An event of the directory itself, or a queue overflow.
                         (None, _) => !event.events().contains(ReadFlags::IGNORED),
                         (Some(_), None) => false,
                     };
@@ -147,15 +167,15 @@ impl Watch {
     }
 }
 
-/// What was read.
-struct Drained {
-    /// Whether a change matters.
+/// Result of reading events.
+struct InotifyEvents {
+    /// Set if a watched file has changed.
     matters: bool,
-    /// Whether there is nothing left to read.
+    /// Set if no events are left.
     is_empty: bool,
 }
 
-/// What may give a file another content. Not each write: only when the writer closes the file is it whole.
+/// Events that may give a file new content. Not IN_MODIFY: a file is whole only when its writer closes it.
 const EVENTS: WatchFlags = WatchFlags::CLOSE_WRITE
     .union(WatchFlags::MOVED_TO)
     .union(WatchFlags::MOVED_FROM)
@@ -166,13 +186,13 @@ const EVENTS: WatchFlags = WatchFlags::CLOSE_WRITE
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// Room for a few dozen events; one has at most 272 bytes.
+/// Buffer for a few dozen events, in bytes; one has at most 272.
 const ROOM: usize = 4096;
 
-/// The most events that are read at a time.
+/// Maximum number of events per call.
 const MOST_EVENTS: usize = 10_000;
 
-/// Whether files may change without this kernel: the file systems of networks, and those of user space.
+/// Returns true for file systems that change without this kernel: network and user-space ones.
 fn is_remote(directory: &Path) -> bool {
     // linux/magic.h: NFS, SMB, CIFS, SMB2, Ceph, AFS, 9P (of virtual machines), FUSE.
     const REMOTE: [u32; 8] =
@@ -184,30 +204,31 @@ fn is_remote(directory: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::MetadataExt;
     use std::time::Duration;
 
     use tokio::time::timeout;
 
     use super::*;
 
-    /// Longer than any scheduling delay: only a change that is not seen waits so long.
+    /// Longer than any scheduling delay; only a missed change takes this long.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    fn named(names: &[&str]) -> Files {
-        Files::Named(names.iter().map(Into::into).collect())
+    fn named(names: &[&str]) -> WatchedFiles {
+        WatchedFiles::Named(names.iter().map(Into::into).collect())
     }
 
-    async fn seen(watch: &Watch) {
+    async fn seen(watch: &DirectoryWatch) {
         timeout(PATIENCE, watch.changed()).await.expect("the change is seen").unwrap();
         while watch.drain().unwrap().matters {}
     }
 
     #[tokio::test]
-    async fn a_change_behind_many_that_do_not_matter_is_seen() {
+    async fn a_change_after_many_irrelevant_ones_is_seen() {
         let folder = tempfile::tempdir().unwrap();
         let directories = BTreeMap::from([(folder.path().to_owned(), named(&["a.pem"]))]);
-        let (watch, _) = Watch::new(&directories).unwrap();
-        // Two events each: more than are read at a time, and fewer than the kernel keeps.
+        let (watch, _) = DirectoryWatch::new(&directories).unwrap();
+        // Two events each: more than one call reads, and fewer than the kernel queues.
         for number in 0..MOST_EVENTS * 3 / 4 {
             fs::write(folder.path().join(number.to_string()), "").unwrap();
         }
@@ -215,14 +236,36 @@ mod tests {
         seen(&watch).await;
     }
 
+    /// proc_pid_fdinfo(5): a line for each watch, with the number of the inode.
     #[tokio::test]
-    async fn whatever_gives_a_file_another_content_is_seen() {
+    async fn a_dropped_watch_leaves_no_descriptor() {
+        let folder = tempfile::tempdir().unwrap();
+        let inode = format!(" ino:{:x} ", fs::metadata(folder.path()).unwrap().ino());
+        let is_watched = || {
+            let descriptors = fs::read_dir("/proc/self/fdinfo").unwrap();
+            let mut infos = descriptors.map(|one| fs::read_to_string(one.unwrap().path()));
+            infos.any(|info| info.is_ok_and(|info| info.contains(&inode)))
+        };
+        let directories = BTreeMap::from([(folder.path().to_owned(), WatchedFiles::All)]);
+        let (watch, _) = DirectoryWatch::new(&directories).unwrap();
+        assert!(is_watched());
+        drop(watch);
+        let closed = async {
+            while is_watched() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, closed).await.expect("the descriptor is closed");
+    }
+
+    #[tokio::test]
+    async fn every_way_to_replace_content_is_seen() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("a.pem"), "old").unwrap();
         std::os::unix::fs::symlink("a.pem", at("link")).unwrap();
         let directories = BTreeMap::from([(folder.path().to_owned(), named(&["a.pem", "link"]))]);
-        let (watch, blind) = Watch::new(&directories).unwrap();
+        let (watch, blind) = DirectoryWatch::new(&directories).unwrap();
         assert_eq!(blind, Vec::<PathBuf>::new());
         // Written in place.
         fs::write(at("a.pem"), "new").unwrap();
@@ -231,7 +274,7 @@ mod tests {
         fs::write(at("b.pem"), "newer").unwrap();
         fs::rename(at("b.pem"), at("a.pem")).unwrap();
         seen(&watch).await;
-        // A link that is switched.
+        // A switched link.
         std::os::unix::fs::symlink("c.pem", at("new-link")).unwrap();
         fs::rename(at("new-link"), at("link")).unwrap();
         seen(&watch).await;
@@ -240,10 +283,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_files_wake_nobody() {
+    async fn other_files_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let directories = BTreeMap::from([(folder.path().to_owned(), named(&["a.pem"]))]);
-        let (watch, _) = Watch::new(&directories).unwrap();
+        let (watch, _) = DirectoryWatch::new(&directories).unwrap();
         fs::write(folder.path().join("log"), "a line").unwrap();
         assert!(!watch.drain().unwrap().matters);
         fs::write(folder.path().join("a.pem"), "new").unwrap();
@@ -251,10 +294,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_is_seen_that_was_read_with_the_last_of_many() {
+    async fn a_change_read_with_the_last_of_many_events_is_seen() {
         let folder = tempfile::tempdir().unwrap();
         let directories = BTreeMap::from([(folder.path().to_owned(), named(&["a.pem"]))]);
-        let (watch, _) = Watch::new(&directories).unwrap();
+        let (watch, _) = DirectoryWatch::new(&directories).unwrap();
         // Each makes three events.
         for _ in 0..=MOST_EVENTS / 3 {
             fs::write(folder.path().join("log"), "a line").unwrap();
@@ -265,20 +308,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_that_is_not_there_comes_back() {
+    async fn a_missing_directory_is_returned() {
         let absent = PathBuf::from("/nowhere/at/all");
-        let (_, blind) = Watch::new(&BTreeMap::from([(absent.clone(), Files::All)])).unwrap();
+        let (_, blind) = DirectoryWatch::new(&BTreeMap::from([(absent.clone(), WatchedFiles::All)])).unwrap();
         assert_eq!(blind, [absent]);
     }
 
     #[tokio::test]
-    async fn two_paths_of_one_directory_are_both_heard() {
+    async fn two_paths_of_one_directory_share_a_watch() {
         let folder = tempfile::tempdir().unwrap();
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink("real", &link).unwrap();
         let directories = BTreeMap::from([(real.clone(), named(&["a"])), (link.clone(), named(&["b"]))]);
-        let (watch, _) = Watch::new(&directories).unwrap();
+        let (watch, _) = DirectoryWatch::new(&directories).unwrap();
         for name in ["a", "b"] {
             fs::write(real.join(name), "x").unwrap();
             seen(&watch).await;

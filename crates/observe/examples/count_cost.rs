@@ -8,8 +8,8 @@
 //! Clients come in a random order; up to 400 of them all have places of their own.
 
 use offramp_observe::facts::{
-    Cause, ConnectionBrief, ConnectionFacts, HttpVersion, IdSource, PathFacts, RequestFacts, RequestLine,
-    Scheme, Traffic,
+    ByteCounts, Cause, ClientScheme, ConnectionBrief, ConnectionFacts, HttpVersion, IdSource, PathFacts,
+    RequestFacts, RequestSummary,
 };
 use offramp_observe::{Counters, WorkerCounters};
 use std::hint::black_box;
@@ -23,9 +23,9 @@ fn request(number: u32, places: &[PathFacts]) -> RequestFacts {
     let client: SocketAddr = ((0x0a00_0000 + number).to_be_bytes(), 5000).into();
     let connection = ConnectionFacts::new(id, 0, "web".into(), UNIX_EPOCH, client.into());
     let has_body = number.is_multiple_of(5);
-    let line = RequestLine {
+    let line = RequestSummary {
         method: if has_body { "POST" } else { "GET" }.into(),
-        scheme: Scheme::Https,
+        scheme: ClientScheme::Https,
         host: "example.org".into(),
         target: "/".into(),
         version: HttpVersion::Http2,
@@ -37,7 +37,7 @@ fn request(number: u32, places: &[PathFacts]) -> RequestFacts {
     let mut facts = RequestFacts::new("id".into(), brief, UNIX_EPOCH, line);
     facts.path = places[number as usize % places.len()].clone();
     facts.status = 200;
-    facts.traffic = Traffic { from_client: if has_body { 100 } else { 0 }, to_client: 18_000 };
+    facts.traffic = ByteCounts { from_client: if has_body { 100 } else { 0 }, to_client: 18_000 };
     facts.times.total = Duration::from_micros(3000 + u64::from(number));
     facts.times.first_byte = Some(Duration::from_micros(2500));
     facts.close = Cause::Completed.into();

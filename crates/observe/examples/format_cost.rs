@@ -6,8 +6,8 @@
 //! ```
 
 use offramp_observe::facts::{
-    Cause, Close, ConnectionBrief, ConnectionFacts, Handshake, HttpVersion, IdSource, PathFacts,
-    RequestFacts, RequestLine, RequestTimes, Scheme, TlsFacts, TlsVersion, Traffic,
+    ByteCounts, Cause, ClientScheme, Close, ConnectionBrief, ConnectionFacts, Handshake, HttpVersion,
+    IdSource, PathFacts, RequestFacts, RequestSummary, RequestTimes, TlsFacts, TlsVersion,
 };
 use offramp_observe::{Event, EventFormat, EventStyle};
 use std::net::SocketAddr;
@@ -30,9 +30,9 @@ fn request() -> Event {
         ja4: Some(*b"t13d1516h2_8daaf6152771_e5627efa2ab1"),
         client_cn: None,
     };
-    let line = RequestLine {
+    let line = RequestSummary {
         method: "GET".into(),
-        scheme: Scheme::Https,
+        scheme: ClientScheme::Https,
         host: "git.example.org".into(),
         target: "/explore/repos?sort=newest&q=tls".into(),
         version: HttpVersion::Http2,
@@ -49,7 +49,7 @@ fn request() -> Event {
         tries: 1,
     };
     facts.status = 200;
-    facts.traffic = Traffic { from_client: 0, to_client: 18_423 };
+    facts.traffic = ByteCounts { from_client: 0, to_client: 18_423 };
     facts.times = RequestTimes {
         first_byte: Some(Duration::from_micros(8_127)),
         total: Duration::from_micros(8_402),

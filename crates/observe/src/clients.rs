@@ -1,15 +1,15 @@
-//! Who uses how much: connections, requests and bytes of the heaviest clients, and their TLS.
+//! Usage per client: connections, requests and bytes of the heaviest clients, and the TLS that they
+//! negotiate.
 //!
-//! Memory is bounded by how many clients are wanted, whatever number of them come: what is not exact is
-//! [bounded](crate::sketch), and the bound is told. A client is an IPv4 address, or the /64 of an IPv6
-//! address, which one host may use as it likes; where addresses are to be anonymised, the /24 or the /48, and
-//! nothing more precise is kept.
+//! Memory is bounded by the number of clients to show, however many connect; counts carry a known [error
+//! bound](crate::sketch). A client is an IPv4 address, or the /64 of an IPv6 address, since one host may use
+//! all of it. With anonymisation it is the /24 or the /48, and nothing more precise is kept.
 //!
-//! Each worker has a sketch of its own behind a lock that only readers share; the TLS of clients and names is
-//! in one for the process, because its counts begin anew when a pair is forgotten and so cannot be added up
-//! over workers; it is touched once per connection. **No worker ever waits for these locks**: where one is
-//! taken, what is to be counted is kept by the worker and counted the next time. Only a worker that has kept
-//! `MOST_PENDING` waits, for the microseconds that a reader needs for a copy.
+//! Each worker has its own sketch behind a lock that only readers contend for. The TLS of pairs of client and
+//! name is kept once per process, because its counts restart when a pair is evicted and so cannot be summed
+//! over workers; it is touched once per connection. **Workers do not wait for these locks**: where one is
+//! taken, the worker keeps the update and applies it with the next. Only a worker with `MOST_PENDING` pending
+//! updates waits, for the microseconds that a reader needs for a copy.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,17 +21,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use foldhash::fast::RandomState;
 
-use crate::facts::{Address, ConnectionFacts, Traffic};
+use crate::facts::{ByteCounts, ConnectionFacts, EndpointAddress};
 use crate::sketch::Sketch;
 use crate::tls_mix::TlsMix;
 
-/// Which clients are kept by name, and how.
+/// The number and precision of the clients that are counted individually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// How many are shown; 0: none, and nothing is counted. Each costs up to some 700 bytes per worker and
-    /// 500 in all; each of the first 333 four times that, since as many more are watched.
+    /// The number of clients to show; 0 turns counting off. Each costs up to some 700 bytes per worker and
+    /// 500 bytes per process; each of the first 333 costs four times that, since as many more are watched.
     pub top: usize,
-    /// Whether only networks are kept, and no addresses.
+    /// Set to keep networks instead of addresses.
     pub anonymize: bool,
 }
 
@@ -42,36 +42,36 @@ impl Default for ClientSettings {
 }
 
 impl ClientSettings {
-    /// How many are watched so that the wanted number is shown well: the heaviest few are told apart from the
-    /// many only if there are places to spare.
+    /// The number of keys to watch so that `top` are reported well: telling the heaviest apart from the long
+    /// tail needs spare places.
     const fn capacity(self) -> usize {
         let spare = self.top.saturating_mul(3);
         self.top.saturating_add(if spare < 1000 { spare } else { 1000 })
     }
 }
 
-/// The figures of a client, in their order.
+/// The figures kept per client, in the order of the arrays below.
 pub const FIGURES: [&str; 4] = ["connections", "requests", "bytes_from_client", "bytes_to_client"];
 
 /// A client: an IPv4 address, an IPv6 network, or all clients of Unix sockets together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Client(u128);
+pub struct ClientKey(u128);
 
-/// Clients of Unix sockets. No network has its last bits, and no IPv4 address is it.
+/// All clients of Unix sockets. No network has its last bit set, and no IPv4 address maps to it.
 const LOCAL: u128 = 1;
 
-impl Client {
-    pub(crate) const fn new(address: &Address) -> Self {
+impl ClientKey {
+    pub(crate) const fn new(address: &EndpointAddress) -> Self {
         match address {
-            Address::Unix(_) => Self(LOCAL),
-            Address::Ip(address) => match address.ip().to_canonical() {
+            EndpointAddress::Unix(_) => Self(LOCAL),
+            EndpointAddress::Ip(address) => match address.ip().to_canonical() {
                 IpAddr::V4(v4) => Self(v4.to_ipv6_mapped().to_bits()),
                 IpAddr::V6(v6) => Self(v6.to_bits() & (u128::MAX << 64)),
             },
         }
     }
 
-    /// The network that is kept where addresses are not.
+    /// The network of this client if `anonymize` is set, else the client itself.
     pub(crate) const fn anonymized(self, anonymize: bool) -> Self {
         match Ipv6Addr::from_bits(self.0).to_ipv4_mapped() {
             _ if !anonymize || self.0 == LOCAL => self,
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// As it is shown: an address or a network, or `unix`.
+    /// The text in metrics and logs: an address, a network, or `unix`.
     #[must_use]
     pub fn show(self, anonymized: bool) -> String {
         if self.0 == LOCAL {
@@ -96,62 +96,62 @@ impl Client {
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for ClientKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.show(false))
     }
 }
 
-impl Hash for Client {
+impl Hash for ClientKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u128(self.0);
     }
 }
 
-/// A client and the name that it asked for; empty if it asked for none.
-type Pair = (Client, Box<str>);
+/// A client and its SNI name; empty without SNI.
+type Pair = (ClientKey, Box<str>);
 
-/// What readers and workers share.
-pub(crate) struct Clients {
+/// State shared by readers and workers.
+pub(crate) struct ClientStats {
     settings: Mutex<ClientSettings>,
-    /// The settings once more, for workers.
+    /// Set while `settings.top` is above 0: a copy for workers, which must not take the lock of the settings.
     watching: AtomicBool,
     anonymize: AtomicBool,
-    workers: Box<[Own]>,
-    base: Mutex<Base>,
+    workers: Box<[WorkerSketch]>,
+    base: Mutex<InheritedFloors>,
     tls: Mutex<TlsTable>,
 }
 
-/// One worker's sketch, alone on its cache lines.
+/// The sketch of one worker, alone on its cache lines.
 #[repr(align(128))]
-struct Own(Mutex<Sketch<Client, 4>>);
+struct WorkerSketch(Mutex<Sketch<ClientKey, 4>>);
 
-/// The heaviest clients of a process, for the one that takes its place. What is bounded stays so: a figure of a client is
-/// its number here and the floor together.
+/// The heaviest clients of a process, handed over to its successor. Bounds survive the hand-over: a figure of
+/// a client is at most its number here plus the floor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownClients {
-    /// Whether clients are networks.
+    /// Set if clients are networks.
     pub anonymized: bool,
-    /// For each of [`FIGURES`]: what clients have at most that are not here, and what those that are here have beside their
-    /// numbers.
+    /// For each of [`FIGURES`]: an upper bound for clients that are absent here, and the error of those
+    /// present.
     pub floors: [u64; FIGURES.len()],
-    /// The clients, each as a number, and how much they have above the floors.
+    /// Clients as numbers, each with its counts above the floors.
     pub above: Vec<(u128, [u64; FIGURES.len()])>,
 }
 
-/// So many clients are handed over for each figure, the heaviest.
+/// Clients handed over per figure: the heaviest.
 const HANDED_OVER: usize = 10_000;
 
-/// What is added to the floors of the workers: what the process before did not know exactly.
+/// Floors inherited from the previous process, added to those of the workers.
 #[derive(Clone, Copy, Debug, Default)]
-struct Base([u64; FIGURES.len()]);
+struct InheritedFloors([u64; FIGURES.len()]);
 
 struct TlsTable {
     pairs: Sketch<Pair, 1, TlsMix>,
     all: TlsMix,
 }
 
-impl Clients {
+impl ClientStats {
     pub(crate) fn new(workers: usize) -> Arc<Self> {
         let settings = ClientSettings::default();
         let capacity = settings.capacity();
@@ -159,13 +159,13 @@ impl Clients {
             settings: Mutex::new(settings),
             watching: AtomicBool::new(settings.top > 0),
             anonymize: AtomicBool::new(settings.anonymize),
-            workers: (0..workers).map(|_| Own(Mutex::new(Sketch::new(capacity)))).collect(),
+            workers: (0..workers).map(|_| WorkerSketch(Mutex::new(Sketch::new(capacity)))).collect(),
             base: Mutex::default(),
             tls: Mutex::new(TlsTable { pairs: Sketch::new(capacity), all: TlsMix::default() }),
         })
     }
 
-    /// Takes other settings; where they differ, all clients are forgotten.
+    /// Applies new settings; a change forgets all clients.
     pub(crate) fn set(&self, settings: ClientSettings) {
         let mut current = lock(&self.settings);
         if *current == settings {
@@ -173,15 +173,15 @@ impl Clients {
         }
         *current = settings;
         self.anonymize.store(settings.anonymize, Ordering::Relaxed);
-        for Own(sketch) in &self.workers {
+        for WorkerSketch(sketch) in &self.workers {
             *lock(sketch) = Sketch::new(settings.capacity());
         }
-        *lock(&self.base) = Base::default();
+        *lock(&self.base) = InheritedFloors::default();
         lock(&self.tls).pairs = Sketch::new(settings.capacity());
         self.watching.store(settings.top > 0, Ordering::Relaxed);
     }
 
-    /// The heaviest clients over all workers.
+    /// Sums the heaviest clients over all workers.
     pub(crate) fn read(&self) -> ClientTotals {
         let settings = *lock(&self.settings);
         let (above, floors) = self.sums();
@@ -201,18 +201,18 @@ impl Clients {
         ClientTotals { anonymized: settings.anonymize, heaviest, floors, tls, all }
     }
 
-    /// What each watched client has above the floors of all workers, and these.
-    fn sums(&self) -> (HashMap<Client, [u64; FIGURES.len()], RandomState>, [u64; FIGURES.len()]) {
-        let Base(mut floors) = *lock(&self.base);
-        let mut above: HashMap<Client, [u64; FIGURES.len()], RandomState> = HashMap::default();
-        for Own(sketch) in &self.workers {
+    /// The counts of each watched client above the sum of all floors, and these floors.
+    fn sums(&self) -> (HashMap<ClientKey, [u64; FIGURES.len()], RandomState>, [u64; FIGURES.len()]) {
+        let InheritedFloors(mut floors) = *lock(&self.base);
+        let mut above: HashMap<ClientKey, [u64; FIGURES.len()], RandomState> = HashMap::default();
+        for WorkerSketch(sketch) in &self.workers {
             let sketch = lock(sketch).clone();
             let own: [u64; FIGURES.len()] = std::array::from_fn(|figure| sketch.floor(figure));
             for (client, figures, ()) in sketch.iter() {
                 let sums = above.entry(*client).or_default();
                 for ((sum, figure), floor) in sums.iter_mut().zip(figures).zip(own) {
-                    // A worker that does not watch this client may have seen it up to its floor, so that is
-                    // where each begins.
+                    // A worker that does not watch this client may have counted it up to its floor, so the
+                    // sum starts there.
                     *sum += figure.count.saturating_sub(floor);
                 }
             }
@@ -221,18 +221,18 @@ impl Clients {
         (above, floors)
     }
 
-    /// What the process knows that takes the place of this one.
+    /// The hand-over record for the successor of this process.
     pub(crate) fn known(&self) -> KnownClients {
         let anonymized = lock(&self.settings).anonymize;
         let (sums, mut floors) = self.sums();
         let mut cuts = [0_u64; FIGURES.len()];
         for (figure, cut) in cuts.iter_mut().enumerate() {
             let counts = sums.iter().map(|(client, sums)| (*client, sums[figure])).collect();
-            // Who has no more than the first that is left out is told as one who has as much.
+            // A client at or below the first one left out reports that one's count.
             *cut = top(counts, HANDED_OVER + 1).get(HANDED_OVER).map_or(0, |(_, count)| *count);
         }
         floors.iter_mut().zip(cuts).for_each(|(floor, cut)| *floor += cut);
-        let above = sums.into_iter().filter_map(|(Client(client), sums)| {
+        let above = sums.into_iter().filter_map(|(ClientKey(client), sums)| {
             let rest: [u64; FIGURES.len()] =
                 std::array::from_fn(|figure| sums[figure].saturating_sub(cuts[figure]));
             (rest != [0; FIGURES.len()]).then_some((client, rest))
@@ -240,22 +240,25 @@ impl Clients {
         KnownClients { anonymized, floors, above: above.collect() }
     }
 
-    /// Goes on with what the process before knew, if it may be kept and anything is. To be called before anybody counts.
+    /// Restores the record of the previous process, unless it is empty or less anonymous than the settings
+    /// allow. Must run before any worker counts.
     pub(crate) fn recall(&self, known: &KnownClients) {
         let settings = *lock(&self.settings);
-        // Of a network nobody knows whose share is whose.
+        // Networks cannot be split into addresses again.
         let unfit = known.anonymized && !settings.anonymize;
-        let (Some(Own(sketch)), false) = (self.workers.first(), unfit || settings.top == 0) else { return };
+        let (Some(WorkerSketch(sketch)), false) = (self.workers.first(), unfit || settings.top == 0) else {
+            return;
+        };
         let mut sketch = lock(sketch);
         for (client, figures) in &known.above {
-            sketch.add(&Client(*client).anonymized(settings.anonymize), *figures);
+            sketch.add(&ClientKey(*client).anonymized(settings.anonymize), *figures);
         }
-        *lock(&self.base) = Base(known.floors);
+        *lock(&self.base) = InheritedFloors(known.floors);
     }
 }
 
-/// The `most` heaviest, the heaviest first.
-fn top(mut counts: Vec<(Client, u64)>, most: usize) -> Vec<(Client, u64)> {
+/// The `most` heaviest in descending order.
+fn top(mut counts: Vec<(ClientKey, u64)>, most: usize) -> Vec<(ClientKey, u64)> {
     counts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     counts.truncate(most);
     counts
@@ -265,7 +268,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The lock, unless it is taken and not much is `pending`.
+/// Takes the lock, unless it is contended and fewer than [`MOST_PENDING`] updates are `pending`.
 fn lock_unless_taken<T>(mutex: &Mutex<T>, pending: usize) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -275,45 +278,45 @@ fn lock_unless_taken<T>(mutex: &Mutex<T>, pending: usize) -> Option<MutexGuard<'
     }
 }
 
-/// What a worker keeps at most while a reader copies: some hundredths of a second's worth.
+/// Updates that a worker keeps at most while a reader copies: some hundredths of a second of full load.
 const MOST_PENDING: usize = 1024;
 
-/// One worker's side.
+/// The counting side of one worker.
 pub(crate) struct WorkerClients {
-    clients: Arc<Clients>,
+    clients: Arc<ClientStats>,
     worker: usize,
-    pending: RefCell<Vec<(Client, [u64; FIGURES.len()])>>,
+    pending: RefCell<Vec<(ClientKey, [u64; FIGURES.len()])>>,
     pending_tls: RefCell<Vec<(Pair, ConnectionFacts)>>,
 }
 
 impl WorkerClients {
-    pub(crate) fn new(clients: Arc<Clients>, worker: usize) -> Self {
+    pub(crate) fn new(clients: Arc<ClientStats>, worker: usize) -> Self {
         Self { clients, worker, pending: RefCell::default(), pending_tls: RefCell::default() }
     }
 
-    pub(crate) fn request_ended(&self, client: &Address, traffic: Traffic) {
+    pub(crate) fn request_ended(&self, client: &EndpointAddress, traffic: ByteCounts) {
         self.touch(client, [0, 1, traffic.from_client, traffic.to_client]);
     }
 
     pub(crate) fn connection_ended(&self, facts: &ConnectionFacts) {
-        let Traffic { from_client, to_client } = facts.traffic;
+        let ByteCounts { from_client, to_client } = facts.traffic;
         self.touch(&facts.client.address, [1, 0, from_client, to_client]);
         if facts.times.handshake.is_some() {
             self.tls(facts);
         }
     }
 
-    fn touch(&self, address: &Address, weights: [u64; FIGURES.len()]) {
+    fn touch(&self, address: &EndpointAddress, weights: [u64; FIGURES.len()]) {
         if !self.clients.watching.load(Ordering::Relaxed) {
             return;
         }
-        let client = Client::new(address);
+        let client = ClientKey::new(address);
         let mut pending = self.pending.borrow_mut();
         let Some(mut sketch) = lock_unless_taken(&self.clients.workers[self.worker].0, pending.len()) else {
             pending.push((client, weights));
             return;
         };
-        // Under the lock: what the settings of before let through is forgotten by whoever changes them.
+        // Read under the lock, so that nothing counted under old settings survives a change of them.
         let anonymize = self.clients.anonymize.load(Ordering::Relaxed);
         if !pending.is_empty() {
             for (client, weights) in pending.drain(..) {
@@ -324,12 +327,12 @@ impl WorkerClients {
     }
 
     fn tls(&self, facts: &ConnectionFacts) {
-        let client = Client::new(&facts.client.address);
+        let client = ClientKey::new(&facts.client.address);
         let name = facts.tls.sni.as_deref().unwrap_or_default().to_ascii_lowercase();
         let pair = (client, name.into_boxed_str());
         let mut pending = self.pending_tls.borrow_mut();
         let Some(mut table) = lock_unless_taken(&self.clients.tls, pending.len()) else {
-            // Rare, and only while a reader or another worker counts; so a copy may cost.
+            // Rare: only while a reader or another worker holds the lock, so a copy is acceptable.
             pending.push((pair, facts.clone()));
             return;
         };
@@ -350,38 +353,40 @@ impl TlsTable {
     }
 }
 
-/// What all workers counted of clients.
+/// Client counts summed over all workers.
 #[derive(Clone, Debug)]
 pub struct ClientTotals {
-    /// Whether clients are networks.
+    /// Set if clients are networks.
     pub anonymized: bool,
-    /// For each of [`FIGURES`] the heaviest clients, the heaviest first. A count is at least the truth.
-    pub heaviest: [Vec<(Client, u64)>; FIGURES.len()],
-    /// For each of [`FIGURES`]: no count is above the truth by more, and no client that is missing among
-    /// those watched has more.
+    /// For each of [`FIGURES`]: the heaviest clients in descending order. A count is never below the true
+    /// value.
+    pub heaviest: [Vec<(ClientKey, u64)>; FIGURES.len()],
+    /// For each of [`FIGURES`]: the largest error of a count, and the largest true value of a client that is
+    /// not watched.
     pub floors: [u64; FIGURES.len()],
-    /// The TLS of the heaviest pairs of client and asked-for name, since they are watched.
+    /// The TLS sessions of the heaviest pairs of client and SNI name, counted since each pair was last
+    /// admitted.
     pub tls: Vec<(Pair, TlsMix)>,
-    /// The TLS of all clients.
+    /// The TLS sessions of all clients.
     pub all: TlsMix,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Client, ClientSettings, Clients, HANDED_OVER, MOST_PENDING, WorkerClients};
-    use crate::facts::{Address, Traffic};
+    use super::{ClientKey, ClientSettings, ClientStats, HANDED_OVER, MOST_PENDING, WorkerClients};
+    use crate::facts::{ByteCounts, EndpointAddress};
     use std::net::SocketAddr;
     use std::sync::Arc;
 
-    fn address(text: &str) -> Address {
+    fn address(text: &str) -> EndpointAddress {
         text.parse::<SocketAddr>().unwrap().into()
     }
 
-    fn workers(clients: &Arc<Clients>) -> [WorkerClients; 2] {
+    fn workers(clients: &Arc<ClientStats>) -> [WorkerClients; 2] {
         [0, 1].map(|index| WorkerClients::new(Arc::clone(clients), index))
     }
 
-    const MOVED: Traffic = Traffic { from_client: 10, to_client: 1000 };
+    const MOVED: ByteCounts = ByteCounts { from_client: 10, to_client: 1000 };
 
     #[test]
     fn clients_are_shown_as_what_they_are() {
@@ -392,16 +397,16 @@ mod tests {
             ("[::1]:1", "::/64", "::/48"),
         ];
         for (text, exact, anonymous) in cases {
-            let client = Client::new(&address(text));
+            let client = ClientKey::new(&address(text));
             assert_eq!(client.anonymized(false).show(false), exact);
             assert_eq!(client.anonymized(true).show(true), anonymous);
         }
-        assert_eq!(Client::new(&Address::Unix(None)).anonymized(true).show(true), "unix");
+        assert_eq!(ClientKey::new(&EndpointAddress::Unix(None)).anonymized(true).show(true), "unix");
     }
 
     #[test]
     fn workers_add_up_and_the_heaviest_come_first() {
-        let clients = Clients::new(2);
+        let clients = ClientStats::new(2);
         clients.set(ClientSettings { top: 2, anonymize: false });
         let workers = workers(&clients);
         for worker in &workers {
@@ -409,9 +414,10 @@ mod tests {
                 worker.request_ended(&address("192.0.2.1:5"), MOVED);
             }
         }
-        workers[0].request_ended(&address("192.0.2.2:5"), Traffic { from_client: 0, to_client: 1_000_000 });
+        workers[0]
+            .request_ended(&address("192.0.2.2:5"), ByteCounts { from_client: 0, to_client: 1_000_000 });
         for other in 0..200 {
-            workers[1].request_ended(&address(&format!("198.51.100.{other}:5")), Traffic::default());
+            workers[1].request_ended(&address(&format!("198.51.100.{other}:5")), ByteCounts::default());
         }
         let totals = clients.read();
         let name = |index: usize, rank: usize| totals.heaviest[index][rank].0.show(false);
@@ -426,7 +432,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_while_a_reader_has_the_lock() {
-        let clients = Clients::new(2);
+        let clients = ClientStats::new(2);
         let workers = workers(&clients);
         let client = address("192.0.2.1:5");
         let held = clients.workers[0].0.lock().unwrap();
@@ -441,7 +447,7 @@ mod tests {
     #[test]
     fn nothing_is_lost_while_readers_and_workers_run_at_once() {
         const REQUESTS: u64 = 20_000;
-        let clients = Clients::new(2);
+        let clients = ClientStats::new(2);
         let client = address("192.0.2.1:5");
         let mut workers = workers(&clients);
         std::thread::scope(|scope| {
@@ -459,29 +465,29 @@ mod tests {
             let mut before = 0;
             while !counting.iter().all(std::thread::ScopedJoinHandle::is_finished) {
                 let now = clients.read().heaviest[1].first().map_or(0, |(_, count)| *count);
-                assert!(now >= before, "what is told never falls");
+                assert!(now >= before, "reported counts never fall");
                 before = now;
             }
         });
-        // What a reader kept out is counted with the next.
+        // Updates deferred by a reader are applied with the next one.
         workers.iter().for_each(|worker| worker.request_ended(&client, MOVED));
         assert_eq!(clients.read().heaviest[1][0].1, 2 * (REQUESTS + 1));
     }
 
     #[test]
     fn the_heaviest_clients_of_the_process_before_go_on() {
-        let clients = Clients::new(2);
+        let clients = ClientStats::new(2);
         clients.set(ClientSettings { top: 2, anonymize: false });
         let own = workers(&clients);
         for _ in 0..50 {
             own.iter().for_each(|worker| worker.request_ended(&address("192.0.2.1:5"), MOVED));
         }
         for other in 0..200 {
-            own[1].request_ended(&address(&format!("198.51.100.{other}:5")), Traffic::default());
+            own[1].request_ended(&address(&format!("198.51.100.{other}:5")), ByteCounts::default());
         }
         let (known, before) = (clients.known(), clients.read());
         assert!(known.floors[1] > 0, "so many clients leave a doubt");
-        let next = Clients::new(3);
+        let next = ClientStats::new(3);
         next.set(ClientSettings { top: 2, anonymize: false });
         next.recall(&known);
         let after = next.read();
@@ -490,7 +496,7 @@ mod tests {
         worker.request_ended(&address("192.0.2.1:5"), MOVED);
         assert_eq!(next.read().heaviest[1][0].1, before.heaviest[1][0].1 + 1);
         // Addresses become networks, and networks never addresses.
-        let networks = Clients::new(1);
+        let networks = ClientStats::new(1);
         networks.set(ClientSettings { top: 2, anonymize: true });
         networks.recall(&known);
         assert_eq!(networks.read().heaviest[3][0].0.show(true), "192.0.2.0/24");
@@ -502,17 +508,17 @@ mod tests {
 
     #[test]
     fn a_bounded_number_is_handed_over_and_no_figure_is_too_low() {
-        let clients = Clients::new(1);
+        let clients = ClientStats::new(1);
         clients.set(ClientSettings { top: 20_000, anonymize: false });
         let worker = WorkerClients::new(Arc::clone(&clients), 0);
         for other in 0..12_000_u32 {
             let client = std::net::Ipv4Addr::from(0x0a00_0000 + other);
-            let traffic = Traffic { from_client: u64::from(other), to_client: 1 };
+            let traffic = ByteCounts { from_client: u64::from(other), to_client: 1 };
             worker.request_ended(&address(&format!("{client}:5")), traffic);
         }
         let known = clients.known();
         assert_eq!((known.above.len(), known.floors), (HANDED_OVER, [0, 1, 1999, 1]));
-        let next = Clients::new(1);
+        let next = ClientStats::new(1);
         next.set(ClientSettings { top: 20_000, anonymize: false });
         next.recall(&known);
         let totals = next.read();
@@ -521,7 +527,7 @@ mod tests {
 
     #[test]
     fn other_settings_begin_anew() {
-        let clients = Clients::new(2);
+        let clients = ClientStats::new(2);
         let workers = workers(&clients);
         workers[0].request_ended(&address("192.0.2.77:5"), MOVED);
         clients.set(ClientSettings::default());

@@ -1,15 +1,15 @@
-//! Per-worker counters: written only by their worker, read by anyone, summed by the reader.
+//! Per-worker counters: written by their worker only, read by any thread, summed by the reader.
 //!
-//! What has a fixed place is here: connections, handshakes, records, requests. What is counted by route,
-//! backend and server is in [`series`](crate::series), what is counted by client in
+//! This module holds the counters with a fixed place: connections, handshakes, records, requests. Counts by
+//! route, backend and server are in [`series`](crate::series), counts by client in
 //! [`clients`](crate::clients); a worker reaches all three through its [`WorkerCounters`].
 //!
-//! Each worker owns a block of cells on cache lines of its own. A cell is an atomic only so that others may
-//! read it; its worker adds with a plain load and store, because nobody else writes. There is no lock, no
-//! read-modify-write instruction and no cache line shared between workers on the data path.
+//! Each worker owns a block of cells on cache lines of its own. A cell is an atomic only so that other
+//! threads may read it; the worker adds with a plain load and store, since it is the only writer. The data
+//! path has no lock, no read-modify-write instruction and no cache line shared between workers.
 //!
-//! The sums are consistent cell by cell, not across cells: a reader may see a connection closed whose accept
-//! it does not see yet. Whatever is derived from two cells allows for that.
+//! Sums are consistent per cell, not across cells: a reader may see a connection closed whose accept it does
+//! not see yet. Values derived from two cells allow for that.
 
 mod totals;
 
@@ -21,25 +21,25 @@ use std::time::{Duration, SystemTime};
 
 pub use totals::{Histogram, Totals};
 
-use crate::clients::{ClientSettings, ClientTotals, Clients, KnownClients, WorkerClients};
+use crate::clients::{ClientSettings, ClientStats, ClientTotals, KnownClients, WorkerClients};
 use crate::facts::{Cause, ConnectionFacts, Fault, Handshake, HttpVersion, RequestFacts, TlsVersion};
 use crate::series::{Series, SetTotals, WorkerSeries};
 
-/// The reader's side: sums what all workers counted. Cheap to clone.
+/// The reader's side: sums the counters of all workers. Cheap to clone.
 #[derive(Clone)]
 pub struct Counters {
-    workers: Arc<[Arc<Block>]>,
+    workers: Arc<[Arc<WorkerCells>]>,
     series: Arc<Series>,
-    clients: Arc<Clients>,
+    clients: Arc<ClientStats>,
     began: SystemTime,
 }
 
 impl Counters {
-    /// Counters for `workers` workers, and each worker's own side.
+    /// Creates the counters of `workers` workers, and the writing side of each.
     #[must_use]
     pub fn new(workers: usize) -> (Self, Vec<WorkerCounters>) {
-        let blocks: Arc<[Arc<Block>]> = (0..workers).map(|_| Arc::new(Block::new())).collect();
-        let (series, clients) = (Series::new(workers), Clients::new(workers));
+        let blocks: Arc<[Arc<WorkerCells>]> = (0..workers).map(|_| Arc::new(WorkerCells::new())).collect();
+        let (series, clients) = (Series::new(workers), ClientStats::new(workers));
         let own = blocks.iter().enumerate().map(|(index, block)| WorkerCounters {
             block: block.clone(),
             series: WorkerSeries::new(Arc::clone(&series), index),
@@ -50,47 +50,48 @@ impl Counters {
         (Self { workers: blocks, series, clients, began: SystemTime::now() }, own)
     }
 
-    /// Since when everything is counted.
+    /// The time at which counting began.
     #[must_use]
     pub const fn began(&self) -> SystemTime {
         self.began
     }
 
-    /// Keeps the heaviest clients in another way; if it differs, their counts restart.
+    /// Changes how clients are counted; a change restarts their counts.
     pub fn watch_clients(&self, settings: ClientSettings) {
         self.clients.set(settings);
     }
 
-    /// What is counted by route, backend and server, in the order of their names.
+    /// Totals by route, backend and server, ordered by name.
     #[must_use]
     pub fn sets(&self) -> Vec<SetTotals> {
         self.series.read()
     }
 
-    /// What is counted by client.
+    /// Totals by client, summed over all workers.
     #[must_use]
     pub fn clients(&self) -> ClientTotals {
         self.clients.read()
     }
 
-    /// The heaviest clients, for the process that takes the place of this one.
+    /// The heaviest clients, for hand-over to the next process.
     #[must_use]
     pub fn known_clients(&self) -> KnownClients {
         self.clients.known()
     }
 
-    /// Goes on with those of the process before, if they fit what is kept here. To be called before anybody counts.
+    /// Restores the clients of the previous process, if they fit the settings. Must run before any worker
+    /// counts.
     pub fn recall_clients(&self, known: &KnownClients) {
         self.clients.recall(known);
     }
 
-    /// How many workers there are.
+    /// The number of workers.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.workers.len()
     }
 
-    /// What one worker counted so far; nothing, where there is none of that number.
+    /// The totals of one worker; zero for an unknown worker.
     #[must_use]
     pub fn totals_of(&self, worker: usize) -> Totals {
         let block = self.workers.get(worker);
@@ -98,7 +99,7 @@ impl Counters {
         Totals::new(std::array::from_fn(cell))
     }
 
-    /// What all workers counted so far.
+    /// The totals of all workers.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut cells = [0_u64; CELLS];
@@ -117,22 +118,23 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// One worker's side. It is neither `Clone` nor `Sync`, because its cells have one writer; a worker shares it
-/// among its connections by reference or `Rc`.
+/// The writing side of one worker. Neither `Clone` nor `Sync`, because each cell has one writer; a worker
+/// shares it among its connections by reference or `Rc`.
 pub struct WorkerCounters {
-    block: Arc<Block>,
+    block: Arc<WorkerCells>,
     series: WorkerSeries,
     clients: WorkerClients,
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
 
 impl WorkerCounters {
-    /// A connection was accepted. Each one ends in [`connection_ended`](Self::connection_ended).
+    /// Counts an accepted connection. Each one ends in [`connection_ended`](Self::connection_ended).
     pub fn connection_accepted(&self) {
         self.add(ACCEPTED, 1);
     }
 
-    /// A connection ended. Its traffic is what no request tells: that of a `tcp` listener, or none.
+    /// Counts a closed connection. Its traffic is that outside of requests: all of it on a `tcp` listener,
+    /// else none.
     pub fn connection_ended(&self, facts: &ConnectionFacts) {
         self.add(by_end(CLOSED, facts.close.cause, facts.close.fault), 1);
         self.observe(CONNECTION_TIME, &CONNECTION_BOUNDS, facts.times.total);
@@ -142,17 +144,17 @@ impl WorkerCounters {
         self.clients.connection_ended(facts);
     }
 
-    /// A connection of an `http` listener begins to speak this version.
+    /// Counts a connection of an `http` listener by the version that it starts with.
     pub fn http_connection(&self, version: HttpVersion) {
         self.add(HTTP_CONNECTIONS + version as usize, 1);
     }
 
-    /// The head of a request was read. Each request ends in [`request_ended`](Self::request_ended).
+    /// Counts a request with a complete head. Each one ends in [`request_ended`](Self::request_ended).
     pub fn request_begun(&self) {
         self.add(REQUESTS_BEGUN, 1);
     }
 
-    /// A request ended, in whatever way.
+    /// Counts a finished request, successful or not.
     pub fn request_ended(&self, facts: &RequestFacts) {
         self.add(by_end(REQUESTS_ENDED, facts.close.cause, facts.close.fault), 1);
         self.add(REQUESTS_BY_VERSION + facts.request.version as usize, 1);
@@ -160,63 +162,63 @@ impl WorkerCounters {
         self.clients.request_ended(&facts.client(), facts.traffic);
     }
 
-    /// A handshake was completed, `took` after its first byte.
+    /// Counts a completed handshake that `took` this long from its first byte.
     pub fn handshake_done(&self, version: TlsVersion, kind: Handshake, took: Duration) {
         self.add(handshake_cell(version, kind), 1);
         self.observe(HANDSHAKE_TIME, &HANDSHAKE_BOUNDS, took);
     }
 
-    /// A handshake was begun and not completed.
+    /// Counts a handshake that failed or was abandoned.
     pub fn handshake_failed(&self) {
         self.add(HANDSHAKES_FAILED, 1);
     }
 
-    /// `bytes` of plaintext went one way.
+    /// Counts `bytes` of plaintext relayed in one direction.
     pub fn bytes_relayed(&self, direction: Direction, bytes: u64) {
         self.add(BYTES + direction as usize, bytes);
     }
 
-    /// `records` of application data were opened (client to server) or sealed (server to client).
+    /// Counts records of application data opened (client to server) or sealed (server to client).
     pub fn records(&self, direction: Direction, records: u64) {
         self.add(RECORDS + direction as usize, records);
     }
 
-    /// A key update was received (client to server) or sent (server to client).
+    /// Counts a key update received (client to server) or sent (server to client).
     pub fn key_update(&self, direction: Direction) {
         self.add(KEY_UPDATES + direction as usize, 1);
     }
 
-    /// The worker stopped accepting for a while.
+    /// Counts a pause in accepting.
     pub fn accept_paused(&self, reason: PauseReason) {
         self.add(ACCEPT_PAUSES + reason as usize, 1);
     }
 
-    /// A relayed connection has its turn.
+    /// Counts a poll of a relayed connection.
     pub fn turn(&self) {
         self.add(TURNS, 1);
     }
 
-    /// A connection let others go first, though it had more to do.
+    /// Counts a poll of a connection that used up its budget and yielded with more to do.
     pub fn yielded(&self) {
         self.add(YIELDS, 1);
     }
 
-    /// A connection to a server was attempted.
+    /// Counts a connection attempt to a server.
     pub fn connect_attempted(&self) {
         self.add(CONNECT_ATTEMPTS, 1);
     }
 
-    /// An attempt to connect to a server failed or timed out.
+    /// Counts a connection attempt that failed or timed out.
     pub fn connect_failed(&self) {
         self.add(CONNECT_FAILURES, 1);
     }
 
-    /// A response was compressed, or was not for want of memory.
+    /// Counts a response eligible for compression, by its outcome.
     pub fn compression(&self, compression: Compression) {
         self.add(COMPRESSIONS + compression as usize, 1);
     }
 
-    /// A request of a route with a mirror was copied, or was not.
+    /// Counts a request of a route with a mirror, by the outcome of its copy.
     pub fn mirrored(&self, mirrored: Mirrored) {
         self.add(MIRRORED + mirrored as usize, 1);
     }
@@ -230,7 +232,7 @@ impl WorkerCounters {
 
     fn add(&self, cell: usize, amount: u64) {
         let cell = &self.block.0[cell];
-        // No other thread stores here, so nothing is lost between the load and the store.
+        // This worker is the only writer, so nothing is lost between load and store.
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 }
@@ -241,7 +243,7 @@ impl fmt::Debug for WorkerCounters {
     }
 }
 
-/// Which way bytes go.
+/// The direction of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Received, opened, and written to the server.
@@ -255,7 +257,7 @@ impl Direction {
     pub const ALL: [Self; 2] = [Self::ClientToServer, Self::ServerToClient];
 }
 
-/// Why a worker stopped accepting for a while.
+/// The reason for a pause in accepting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseReason {
     /// No file descriptor was left (`EMFILE`, `ENFILE`).
@@ -288,21 +290,21 @@ impl PauseReason {
     }
 }
 
-/// The coding that a response got that gains by one, and whose client wants one.
+/// The coding of a response that was worth compressing, for a client that accepts compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Zstandard (RFC 8878).
+    /// Zstandard, `zstd` of RFC 8878.
     Zstd,
-    /// Brotli (RFC 7932).
+    /// Brotli, `br` of RFC 7932.
     Brotli,
-    /// gzip (RFC 1952).
+    /// gzip, as defined in RFC 1952.
     Gzip,
-    /// None: the memory of all encoders of the worker was in use.
+    /// Sent uncompressed: the worker's memory for encoders was in use.
     None,
 }
 
 impl Compression {
-    /// Every one, in the order of the discriminants.
+    /// Every coding, in the order of the discriminants.
     pub const ALL: [Self; 4] = [Self::Zstd, Self::Brotli, Self::Gzip, Self::None];
 
     /// The stable name, as in `Content-Encoding`.
@@ -317,23 +319,23 @@ impl Compression {
     }
 }
 
-/// What became of a request that was to be copied.
+/// The outcome of mirroring one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mirrored {
-    /// The copy was answered, however.
+    /// The mirror answered, with any status.
     Answered,
-    /// No server answered the copy.
+    /// The mirror could not be reached or did not answer.
     Failed,
-    /// There were too many copies under way.
+    /// Skipped: too many copies were in flight.
     Busy,
-    /// The body was too large.
+    /// Skipped: the body was larger than a copy may be.
     TooLarge,
-    /// The request did not come whole, or its server did not want all of it.
+    /// Cut short: the client sent an incomplete request, or the primary server did not read all of it.
     Incomplete,
 }
 
 impl Mirrored {
-    /// Every one, in the order of the discriminants.
+    /// Every outcome, in the order of the discriminants.
     pub const ALL: [Self; 5] = [Self::Answered, Self::Failed, Self::Busy, Self::TooLarge, Self::Incomplete];
 
     /// The stable name, in `snake_case`.
@@ -349,11 +351,11 @@ impl Mirrored {
     }
 }
 
-/// One worker's cells. 128 bytes: two cache lines, because CPUs prefetch lines in pairs.
+/// The cells of one worker. Aligned to 128 bytes: two cache lines, because CPUs prefetch lines in pairs.
 #[repr(align(128))]
-struct Block([AtomicU64; CELLS]);
+struct WorkerCells([AtomicU64; CELLS]);
 
-impl Block {
+impl WorkerCells {
     fn new() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))
     }
@@ -367,8 +369,8 @@ const fn handshake_cell(version: TlsVersion, kind: Handshake) -> usize {
     HANDSHAKES + version as usize * Handshake::ALL.len() + kind as usize
 }
 
-/// Upper bounds in microseconds, 100 µs to 10 s. A full handshake costs some 250 µs of CPU; what is above a
-/// second is a client or a network in trouble.
+/// Upper bounds in microseconds, 100 µs to 10 s. A full handshake costs some 250 µs of CPU; more than a
+/// second means a slow client or network.
 const HANDSHAKE_BOUNDS: [u64; BOUNDS] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000,
@@ -395,8 +397,8 @@ const CONNECTION_BOUNDS: [u64; BOUNDS] = [
 const BOUNDS: usize = 16;
 const HISTOGRAM_CELLS: usize = BOUNDS + 2;
 
-// The layout of a block: the first cell of each counter. What every relayed batch touches comes first, on
-// the first line.
+// The layout of a block: the first cell of each counter. Cells that every relayed batch touches share the
+// first cache line.
 const BYTES: usize = 0;
 const RECORDS: usize = BYTES + Direction::ALL.len();
 const KEY_UPDATES: usize = RECORDS + Direction::ALL.len();
@@ -426,7 +428,8 @@ mod tests {
         Compression, Counters, Direction, Handshake, HttpVersion, Mirrored, PauseReason, TlsVersion,
     };
     use crate::facts::{
-        Cause, Close, ConnectionBrief, ConnectionFacts, Fault, IdSource, RequestFacts, RequestLine, Scheme,
+        Cause, ClientScheme, Close, ConnectionBrief, ConnectionFacts, Fault, IdSource, RequestFacts,
+        RequestSummary,
     };
     use std::sync::Arc;
     use std::time::{Duration, UNIX_EPOCH};
@@ -440,9 +443,9 @@ mod tests {
     }
 
     fn request(version: HttpVersion, close: Close) -> RequestFacts {
-        let line = RequestLine {
+        let line = RequestSummary {
             method: "GET".into(),
-            scheme: Scheme::Https,
+            scheme: ClientScheme::Https,
             host: "example.org".into(),
             target: "/".into(),
             version,
@@ -517,7 +520,7 @@ mod tests {
         }
         let totals = counters.totals();
         assert_eq!((totals.active(), totals.requests_active()), (0, 0));
-        // One everywhere, but for the buckets and sums of the histograms, and what is counted at every end.
+        // One each, except for the buckets and sums of histograms and the cells that every end touches.
         let ends = (Cause::COUNT * Fault::ALL.len()) as u64;
         let others = totals.cells().iter().filter(|&&cell| cell != 1 && cell != 0).collect::<Vec<_>>();
         assert_eq!(others, [&ends, &4, &ends, &ends, &ends]);

@@ -4,63 +4,63 @@ use std::time::SystemTime;
 
 use crate::event::Event;
 use crate::format::EventStyle;
-use crate::sink::{Batch, Facility, Framing, Output, SyslogHead};
+use crate::sink::{Batch, Facility, Output, OutputFraming, SyslogHead, SyslogPriority};
 
 /// Turns events into messages for one output.
 #[derive(Debug)]
-pub(crate) struct Encoder {
+pub(crate) struct EventEncoder {
     style: EventStyle,
-    to: To,
+    to: EventFraming,
     scratch: Vec<u8>,
 }
 
 #[derive(Debug)]
-enum To {
+enum EventFraming {
     Lines,
     Syslog(SyslogHead),
     Journal,
     Nowhere,
 }
 
-impl Encoder {
-    /// For events in `style` on their way to `output`.
+impl EventEncoder {
+    /// An encoder for events of `style` in the framing of `output`.
     pub(crate) fn new(style: EventStyle, output: &Output) -> Self {
         let to = match output.framing() {
-            Framing::Lines if *output == Output::None => To::Nowhere,
-            Framing::Lines => To::Lines,
-            Framing::Syslog(head) => To::Syslog(head),
-            Framing::Journal => To::Journal,
+            OutputFraming::Lines if *output == Output::None => EventFraming::Nowhere,
+            OutputFraming::Lines => EventFraming::Lines,
+            OutputFraming::Syslog(head) => EventFraming::Syslog(head),
+            OutputFraming::Journal => EventFraming::Journal,
         };
         Self { style, to, scratch: Vec::new() }
     }
 
-    /// Whether the event has a place in the output; where there is no output, nothing is missed.
+    /// Returns `true` if the format has a line for this event. Without an output nothing counts as missing.
     pub(crate) fn has_place(&self, event: &Event) -> bool {
         match self.to {
-            To::Lines | To::Syslog(_) => self.style.has_line(event),
-            To::Journal | To::Nowhere => true,
+            EventFraming::Lines | EventFraming::Syslog(_) => self.style.has_line(event),
+            EventFraming::Journal | EventFraming::Nowhere => true,
         }
     }
 
-    /// Adds the event to the batch, unless it has no line in the format.
+    /// Appends the event to the batch, if the format has a line for it.
     pub(crate) fn add(&mut self, event: &Event, batch: &mut Batch) {
         match &self.to {
-            To::Lines => self.style.write(event, &mut batch.bytes),
-            To::Syslog(head) => {
+            EventFraming::Lines => self.style.write(event, &mut batch.bytes),
+            EventFraming::Syslog(head) => {
                 let start = batch.bytes.len();
-                let priority = (Facility::Local0, event.severity());
+                let priority = SyslogPriority { facility: Facility::Local0, severity: event.severity() };
                 head.write(&mut batch.bytes, priority, SystemTime::now(), event.kind());
                 let message = batch.bytes.len();
                 self.style.write(event, &mut batch.bytes);
                 if batch.bytes.len() == message {
                     batch.bytes.truncate(start);
                 } else {
-                    // A message is no line.
+                    // The newline is not part of a framed message.
                     batch.bytes.pop();
                 }
             }
-            To::Journal => self.style.write_journal(event, &mut self.scratch, &mut batch.bytes),
-            To::Nowhere => {}
+            EventFraming::Journal => self.style.write_journal(event, &mut self.scratch, &mut batch.bytes),
+            EventFraming::Nowhere => {}
         }
         batch.end_message();
     }

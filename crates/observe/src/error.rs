@@ -1,7 +1,7 @@
-//! The one error type of this crate.
+//! The error type of this crate.
 //!
-//! Only starting and reopening can fail loudly. Failures to write are counted and reported by the [flusher],
-//! because nobody who serves traffic could do anything about them.
+//! Only starting and reopening return errors. Failures to write are counted and reported by the [flusher]:
+//! the code that serves traffic could not act on them.
 //!
 //! [flusher]: crate::flusher
 
@@ -9,36 +9,36 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// What can go wrong when an output is opened or the flusher is started. All of it is ours or the
-/// machine's; a peer has no part in it.
+/// A failure to open an output or to start the flusher. The fault is Offramp's or the machine's, never a
+/// peer's.
 #[derive(Debug)]
-pub enum Error {
+pub enum OutputError {
     /// A log file cannot be opened or created.
     OpenFile {
-        /// The file as it was configured.
+        /// The path as configured.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Standard output or standard error cannot be used.
     OpenStream {
-        /// `stdout` or `stderr`.
+        /// The stream: `stdout` or `stderr`.
         stream: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The socket for events or lines has no listener.
     Connect {
-        /// The output as it was configured.
+        /// The output as configured.
         output: Box<str>,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The flusher's thread cannot be started.
+    /// The thread of the flusher cannot be started.
     StartThread(io::Error),
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for OutputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OpenFile { path, source } => write!(f, "cannot open {}: {source}", path.display()),
@@ -49,7 +49,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
+impl std::error::Error for OutputError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::OpenFile { source, .. }

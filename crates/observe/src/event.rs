@@ -1,14 +1,14 @@
-//! What a worker tells: one event per finished connection (`tcp`), or per finished request (`http`).
+//! Events: one per finished connection (`tcp`) or finished request (`http`).
 //!
-//! A connection of an `http` listener has an event of its own only where it ended without a request, or by a
+//! A connection of an `http` listener has an event of its own only if it ended without a request, or by a
 //! fault outside of any request.
 
 use crate::facts::{ConnectionFacts, Fault, RequestFacts};
 
-/// One event on its way from a worker to the flusher. It is two words: what it tells is boxed.
+/// One event on its way from a worker to the flusher. Its facts are boxed, so that it is two words.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A connection ended.
+    /// A connection that ended.
     Connection(Box<ConnectionFacts>),
     /// A request was answered, or failed.
     Request(Box<RequestFacts>),
@@ -38,7 +38,7 @@ impl Event {
         if matches!(fault, Fault::Us | Fault::Server) || status >= 500 { 4 } else { 6 }
     }
 
-    /// The word for its kind: `connection` or `request`.
+    /// The kind as a word: `connection` or `request`.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -48,15 +48,14 @@ impl Event {
     }
 }
 
-/// Another consumer of events besides the sink, such as the log store.
+/// A consumer of events beside the sink, such as the log store.
 ///
-/// It is called on the flusher's thread, for every event that a worker sent, whether or not the sink took
-/// it. It must not block: a consumer that can be slow has a bounded queue and a thread of its own, and
-/// counts what it drops.
+/// Called on the thread of the flusher for every event, even one that the sink could not write. It must not
+/// block: a slow consumer needs a bounded queue, a thread of its own, and a count of what it drops.
 pub trait Tap: Send {
-    /// Takes one event.
+    /// Consumes one event; must not block.
     fn take(&mut self, event: &Event);
 
-    /// Ends a batch: no event follows for some milliseconds at least.
+    /// Ends a batch: the next event is some milliseconds away at least.
     fn flush(&mut self);
 }

@@ -1,7 +1,7 @@
-//! Every figure at one moment, in one walk: what all formats of the metrics have in common.
+//! All figures at one moment, in one walk that every metrics format shares.
 //!
-//! Whoever writes a format is a `Reader`: it is told each metric once, then all of its samples. The walk runs
-//! wherever somebody asks, never on a worker; it copies what it shows, and no worker waits for it.
+//! A format is a `MetricVisitor`: it gets each metric once, followed by all of its samples. The walk runs
+//! on the thread of the caller, never on a worker; it copies what it reports, and no worker waits for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use crate::ring::EventMonitor;
 mod clients;
 mod routes;
 
-/// Everything that the metrics show.
+/// Everything that the metrics report.
 #[derive(Clone, Debug)]
 pub struct Exposition {
-    /// What the workers count.
+    /// The counters of the workers.
     pub counters: Counters,
-    /// What became of the events; absent where there is no access log.
+    /// Delivery of the events; absent without an access log.
     pub events: Option<EventMonitor>,
-    /// What is known only elsewhere, such as the health of servers.
+    /// Figures of other crates, such as the health of servers.
     pub sampler: Option<Sampler>,
-    /// What runs.
+    /// Version and commit of the program.
     pub build: Build,
 }
 
-/// The running version.
+/// The version of the running program.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
-    /// The version, as `0.1.0`.
+    /// The semantic version, such as `0.1.0`.
     pub version: &'static str,
-    /// The commit it was built from; empty if unknown.
+    /// The commit of the build; empty if unknown.
     pub commit: &'static str,
 }
 
-/// Provides figures that this crate does not count itself. It is called for each read of the metrics,
-/// on the reader's thread.
+/// A source of figures that this crate does not count itself. Called once per read of the metrics, on the
+/// thread of the reader.
 #[derive(Clone)]
 pub struct Sampler(Arc<dyn Fn() -> Vec<Sampled> + Send + Sync>);
 
@@ -46,6 +46,12 @@ impl Sampler {
     /// A sampler that calls `sample`, which must not block.
     pub fn new(sample: impl Fn() -> Vec<Sampled> + Send + Sync + 'static) -> Self {
         Self(Arc::new(sample))
+    }
+
+    /// The figures of now.
+    #[must_use]
+    pub fn sample(&self) -> Vec<Sampled> {
+        (self.0)()
     }
 }
 
@@ -58,38 +64,38 @@ impl fmt::Debug for Sampler {
 /// One figure from a [`Sampler`].
 #[derive(Clone, Debug)]
 pub struct Sampled {
-    /// Which metric: one of those in [`names`] that no worker counts.
+    /// The metric: one of those in [`names`] that no worker counts.
     pub metric: &'static Metric,
-    /// The values of its labels, in their order.
+    /// The values of its labels, in the metric's order.
     pub labels: Vec<Arc<str>>,
-    /// The figure.
+    /// The figure itself, in the metric's base unit.
     pub value: f64,
 }
 
-/// Who writes figures down.
-pub(crate) trait Reader {
-    /// A metric begins: all of its samples follow, and no other metric's between them.
+/// A format under construction: receives the figures in order.
+pub(crate) trait MetricVisitor {
+    /// Starts a metric. All of its samples follow before the next metric starts.
     fn family(&mut self, metric: &Metric);
-    /// A figure, with the values of its labels in their order.
-    fn sample(&mut self, metric: &Metric, labels: &[&str], value: Value);
-    /// A histogram, with the values of its labels in their order.
+    /// Adds one sample, with label values in the metric's order.
+    fn sample(&mut self, metric: &Metric, labels: &[&str], value: SampleValue);
+    /// Adds one histogram, with label values in the metric's order.
     fn histogram(&mut self, metric: &Metric, labels: &[&str], distribution: &Distribution);
 }
 
 /// The value of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(crate) enum SampleValue {
     Whole(u64),
     Real(f64),
 }
 
-impl From<u64> for Value {
+impl From<u64> for SampleValue {
     fn from(value: u64) -> Self {
         Self::Whole(value)
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for SampleValue {
     fn from(value: f64) -> Self {
         Self::Real(value)
     }
@@ -98,12 +104,12 @@ impl From<f64> for Value {
 /// A histogram of durations, in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Distribution {
-    /// Upper bounds, ascending, and how many durations are within them, smaller buckets included. The last
-    /// bucket, without a bound, has them all.
+    /// Ascending upper bounds, each with the cumulative count up to it. The last bucket, without a bound,
+    /// counts all.
     pub(crate) buckets: Vec<(f64, u64)>,
-    /// How many there are.
+    /// The number of durations.
     pub(crate) count: u64,
-    /// Their sum.
+    /// The sum of the durations, in seconds.
     pub(crate) sum: f64,
 }
 
@@ -118,9 +124,10 @@ fn seconds(micros: u64) -> f64 {
     micros as f64 / 1_000_000.0
 }
 
-/// What samplers give of reloads.
-const RELOADS: [&Metric; 3] = [&names::LAST_RELOAD, &names::CONFIG_LOADED, &names::RELOADS];
-/// What samplers give of limits and certificates.
+/// Sampled metrics of reloads.
+const RELOADS: [&Metric; 4] =
+    [&names::LAST_RELOAD, &names::CONFIG_LOADED, &names::RELOADS, &names::AUTOSAVE_FAILURES];
+/// Sampled metrics of limits and certificates.
 const LIMITS: [&Metric; 12] = [
     &names::WORKER_LATE,
     &names::WORKER_LATE_TIME,
@@ -135,73 +142,74 @@ const LIMITS: [&Metric; 12] = [
     &names::ACME_ON_DEMAND,
     &names::CERTIFICATE_LEFT,
 ];
-/// What samplers give of servers.
+/// Sampled metrics of servers.
 const SERVERS: [&Metric; 4] =
     [&names::SERVER_UP, &names::SERVER_EJECTED, &names::SERVER_DRAINING, &names::SERVER_ACTIVE];
 
-/// What samplers give of the log store.
+/// Sampled metrics of the log store.
 const LOG_STORE: [&Metric; 4] =
     [&names::LOG_STORE_UP, &names::LOG_STORE_EVENTS, &names::LOG_STORE_SPOOL, &names::LOG_STORE_SPOOL_LIMIT];
 
 impl Exposition {
-    /// The figures of these counters, and nothing else.
+    /// An exposition of these counters alone.
     #[must_use]
     pub const fn new(counters: Counters, build: Build) -> Self {
         Self { counters, events: None, sampler: None, build }
     }
 
-    /// Tells every figure to `reader`.
-    pub(crate) fn walk(&self, reader: &mut impl Reader) {
+    /// Presents every figure to `reader`.
+    pub(crate) fn walk(&self, reader: &mut impl MetricVisitor) {
         let totals = self.counters.totals();
         let sets = self.counters.sets();
         let sampled = self.sampler.as_ref().map(|Sampler(sample)| sample()).unwrap_or_default();
-        let mut tell = Teller(reader);
-        tell.table(&names::BUILD, [([self.build.version, self.build.commit], 1_u64)]);
-        tell.single(&names::WORKERS, self.counters.workers() as u64);
+        let mut families = FamilyWriter(reader);
+        families.table(&names::BUILD, [([self.build.version, self.build.commit], 1_u64)]);
+        families.single(&names::WORKERS, self.counters.workers() as u64);
         for metric in RELOADS {
-            tell.sampled(metric, &sampled);
+            families.sampled(metric, &sampled);
         }
-        connections(&mut tell, &totals);
+        connections(&mut families, &totals);
         let clients = self.counters.clients();
-        handshakes(&mut tell, &totals);
-        clients::all_tls(&mut tell, &clients);
-        traffic(&mut tell, &totals);
+        handshakes(&mut families, &totals);
+        clients::all_tls(&mut families, &clients);
+        traffic(&mut families, &totals);
         for metric in LIMITS {
-            tell.sampled(metric, &sampled);
+            families.sampled(metric, &sampled);
         }
-        requests(&mut tell, &totals);
-        routes::tell(&mut tell, &sets);
+        requests(&mut families, &totals);
+        routes::write(&mut families, &sets);
         for metric in SERVERS {
-            tell.sampled(metric, &sampled);
+            families.sampled(metric, &sampled);
         }
-        clients::tell(&mut tell, &clients);
-        tell.single(&names::CONNECT_ATTEMPTS, totals.connect_attempts());
-        tell.single(&names::CONNECT_FAILURES, totals.connect_failures());
+        clients::write(&mut families, &clients);
+        families.single(&names::CONNECT_ATTEMPTS, totals.connect_attempts());
+        families.single(&names::CONNECT_FAILURES, totals.connect_failures());
         if let Some(events) = &self.events {
             let tally = events.tally();
-            tell.single(&names::EVENTS_WRITTEN, tally.written);
+            families.single(&names::EVENTS_WRITTEN, tally.written);
             let lost = [(["queue_full"], tally.queue_full), (["output_failed"], tally.output_failed)];
-            tell.table(&names::EVENTS_DROPPED, lost);
+            families.table(&names::EVENTS_DROPPED, lost);
         }
-        tell.sampled(&names::SPANS, &sampled);
+        families.sampled(&names::SPANS, &sampled);
+        families.sampled(&names::NOTIFICATIONS, &sampled);
         for metric in LOG_STORE {
-            tell.sampled(metric, &sampled);
+            families.sampled(metric, &sampled);
         }
-        process(&mut tell, &ProcessFigures::read());
+        process(&mut families, &ProcessFigures::read());
     }
 }
 
-/// Tells metrics to a reader, and none that has no samples.
-struct Teller<'a, R>(&'a mut R);
+/// Writes metric families to a visitor, omitting those without samples.
+struct FamilyWriter<'a, R>(&'a mut R);
 
-impl<R: Reader> Teller<'_, R> {
-    /// A metric without labels.
-    fn single(&mut self, metric: &Metric, value: impl Into<Value>) {
+impl<R: MetricVisitor> FamilyWriter<'_, R> {
+    /// Writes a metric without labels.
+    fn single(&mut self, metric: &Metric, value: impl Into<SampleValue>) {
         self.table(metric, [([], value)]);
     }
 
-    /// A metric with the values of `L` labels.
-    fn table<'v, V: Into<Value>, const L: usize>(
+    /// Writes a metric with `L` labels, one sample per row.
+    fn table<'v, V: Into<SampleValue>, const L: usize>(
         &mut self,
         metric: &Metric,
         rows: impl IntoIterator<Item = ([&'v str; L], V)>,
@@ -216,7 +224,7 @@ impl<R: Reader> Teller<'_, R> {
         }
     }
 
-    /// Histograms with the values of `L` labels.
+    /// Writes a histogram with `L` labels, one per row.
     fn histograms<'v, const L: usize>(
         &mut self,
         metric: &Metric,
@@ -232,7 +240,8 @@ impl<R: Reader> Teller<'_, R> {
         }
     }
 
-    /// What a sampler gave of this metric. A sample that has not the metric's labels is left out.
+    /// Writes the samples of this metric from a [`Sampler`]. Samples with the wrong number of labels are
+    /// skipped.
     fn sampled(&mut self, metric: &Metric, sampled: &[Sampled]) {
         let fits = |s: &&Sampled| s.metric.name == metric.name && s.labels.len() == metric.labels.len();
         let mut rows = sampled.iter().filter(fits).peekable();
@@ -246,83 +255,83 @@ impl<R: Reader> Teller<'_, R> {
     }
 }
 
-fn connections(tell: &mut Teller<'_, impl Reader>, totals: &Totals) {
-    tell.single(&names::CONNECTIONS, totals.accepted());
-    tell.single(&names::CONNECTIONS_ACTIVE, totals.active());
-    // Every cause is there from the start, with its usual fault, so that rates have a beginning; other
-    // pairs appear when they happen.
+fn connections(families: &mut FamilyWriter<'_, impl MetricVisitor>, totals: &Totals) {
+    families.single(&names::CONNECTIONS, totals.accepted());
+    families.single(&names::CONNECTIONS_ACTIVE, totals.active());
+    // Every cause is present from the start, with its usual fault, so that rates have a beginning; other
+    // pairs of cause and fault appear when they occur.
     let ends = ends().map(|(cause, fault)| (cause, fault, totals.closed(cause, fault)));
     let ends = ends.filter(|&(cause, fault, count)| count > 0 || fault == cause.fault());
-    tell.table(
+    families.table(
         &names::CONNECTIONS_CLOSED,
         ends.map(|(cause, fault, count)| ([cause.name(), fault.name()], count)),
     );
-    tell.histograms(&names::CONNECTION_DURATION, [([], totals.connection_time().into())]);
+    families.histograms(&names::CONNECTION_DURATION, [([], totals.connection_time().into())]);
 }
 
 fn ends() -> impl Iterator<Item = (Cause, Fault)> {
     Cause::ALL.into_iter().flat_map(|cause| Fault::ALL.into_iter().map(move |fault| (cause, fault)))
 }
 
-fn handshakes(tell: &mut Teller<'_, impl Reader>, totals: &Totals) {
+fn handshakes(families: &mut FamilyWriter<'_, impl MetricVisitor>, totals: &Totals) {
     let kinds = TlsVersion::ALL
         .into_iter()
         .flat_map(|version| Handshake::ALL.into_iter().map(move |kind| (version, kind)));
-    tell.table(
+    families.table(
         &names::HANDSHAKES,
         kinds.map(|(version, kind)| ([version.name(), kind.name()], totals.handshakes(version, kind))),
     );
-    tell.single(&names::HANDSHAKES_FAILED, totals.handshakes_failed());
-    tell.histograms(&names::HANDSHAKE_DURATION, [([], totals.handshake_time().into())]);
+    families.single(&names::HANDSHAKES_FAILED, totals.handshakes_failed());
+    families.histograms(&names::HANDSHAKE_DURATION, [([], totals.handshake_time().into())]);
 }
 
-/// The words for the two directions.
+/// The label values of the two directions.
 const WAYS: [(&str, Direction); 2] =
     [("client_to_server", Direction::ClientToServer), ("server_to_client", Direction::ServerToClient)];
 
-fn traffic(tell: &mut Teller<'_, impl Reader>, totals: &Totals) {
+fn traffic(families: &mut FamilyWriter<'_, impl MetricVisitor>, totals: &Totals) {
     const IN: Direction = Direction::ClientToServer;
     const OUT: Direction = Direction::ServerToClient;
-    tell.table(&names::RELAYED_BYTES, WAYS.map(|(name, way)| ([name], totals.bytes_relayed(way))));
-    tell.table(&names::RECORDS, [(["open"], totals.records(IN)), (["seal"], totals.records(OUT))]);
+    families.table(&names::RELAYED_BYTES, WAYS.map(|(name, way)| ([name], totals.bytes_relayed(way))));
+    families.table(&names::RECORDS, [(["open"], totals.records(IN)), (["seal"], totals.records(OUT))]);
     let updates = [(["received"], totals.key_updates(IN)), (["sent"], totals.key_updates(OUT))];
-    tell.table(&names::KEY_UPDATES, updates);
-    tell.single(&names::TURNS, totals.turns());
-    tell.single(&names::YIELDS, totals.yields());
-    tell.table(
+    families.table(&names::KEY_UPDATES, updates);
+    families.single(&names::TURNS, totals.turns());
+    families.single(&names::YIELDS, totals.yields());
+    families.table(
         &names::ACCEPT_PAUSES,
         PauseReason::ALL.map(|reason| ([reason.name()], totals.accept_pauses(reason))),
     );
 }
 
-fn requests(tell: &mut Teller<'_, impl Reader>, totals: &Totals) {
+fn requests(families: &mut FamilyWriter<'_, impl MetricVisitor>, totals: &Totals) {
     let versions = HttpVersion::ALL;
-    tell.table(&names::HTTP_CONNECTIONS, versions.map(|v| ([v.name()], totals.http_connections(v))));
-    tell.single(&names::REQUESTS_ACTIVE, totals.requests_active());
-    tell.table(&names::REQUESTS_BY_PROTOCOL, versions.map(|v| ([v.name()], totals.requests(v))));
+    families.table(&names::HTTP_CONNECTIONS, versions.map(|v| ([v.name()], totals.http_connections(v))));
+    families.single(&names::REQUESTS_ACTIVE, totals.requests_active());
+    families.table(&names::REQUESTS_BY_PROTOCOL, versions.map(|v| ([v.name()], totals.requests(v))));
     let ends =
         ends().map(|(cause, fault)| ([cause.name(), fault.name()], totals.requests_ended(cause, fault)));
-    tell.table(&names::REQUESTS_ENDED, ends.filter(|(_, count)| *count > 0));
+    families.table(&names::REQUESTS_ENDED, ends.filter(|(_, count)| *count > 0));
     let codings = Compression::ALL.map(|coding| ([coding.name()], totals.compressions(coding)));
-    tell.table(&names::COMPRESSIONS, codings);
+    families.table(&names::COMPRESSIONS, codings);
     let outcomes = Mirrored::ALL.map(|outcome| ([outcome.name()], totals.mirrored(outcome)));
-    tell.table(&names::MIRRORED, outcomes);
+    families.table(&names::MIRRORED, outcomes);
 }
 
-fn process(tell: &mut Teller<'_, impl Reader>, figures: &ProcessFigures) {
+fn process(families: &mut FamilyWriter<'_, impl MetricVisitor>, figures: &ProcessFigures) {
     if let Some(cpu) = figures.cpu {
-        tell.single(&names::PROCESS_CPU, cpu.as_secs_f64());
+        families.single(&names::PROCESS_CPU, cpu.as_secs_f64());
     }
     if let Some(bytes) = figures.resident_bytes {
-        tell.single(&names::PROCESS_RESIDENT_MEMORY, bytes);
+        families.single(&names::PROCESS_RESIDENT_MEMORY, bytes);
     }
     if let Some(open) = figures.open_fds {
-        tell.single(&names::PROCESS_OPEN_FDS, open);
+        families.single(&names::PROCESS_OPEN_FDS, open);
     }
     if let Some(max) = figures.max_fds {
-        tell.single(&names::PROCESS_MAX_FDS, max);
+        families.single(&names::PROCESS_MAX_FDS, max);
     }
     if let Some(started) = figures.started {
-        tell.single(&names::PROCESS_START_TIME, started.as_secs_f64());
+        families.single(&names::PROCESS_START_TIME, started.as_secs_f64());
     }
 }

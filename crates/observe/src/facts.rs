@@ -1,8 +1,8 @@
-//! What is known of one finished connection or request: plain, owned data.
+//! The record of one finished connection or request: plain, owned data.
 //!
-//! The worker that accepted the connection makes its [`ConnectionFacts`], fills it while it serves, and
-//! sends it once, at the end. Facts hold what happened, never what to do; and never application data,
-//! keys, or anything else that a log must not hold.
+//! The worker that accepted a connection creates its [`ConnectionFacts`], fills it in while it serves, and
+//! sends it once, at the end. Facts state what happened, never what to do; and they hold no application data,
+//! keys, or anything else that must not reach a log.
 
 mod cause;
 mod id;
@@ -16,47 +16,49 @@ use std::time::{Duration, SystemTime};
 
 pub use cause::{Cause, Fault, Limit};
 pub use id::{ConnectionId, IdSource};
-pub use mismatch::{Mismatch, NameList, Offer};
+pub use mismatch::{Mismatch, NameList, TlsOffer};
 pub use offramp_record::Alert;
-pub use request::{ConnectionBrief, HttpVersion, RequestFacts, RequestLine, RequestTimes, Scheme, Trace};
+pub use request::{
+    ClientScheme, ConnectionBrief, HttpVersion, RequestFacts, RequestSummary, RequestTimes, Trace,
+};
 
-/// One finished connection.
+/// The record of one finished connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionFacts {
-    /// Unique, and sorted by acceptance.
+    /// Unique id; ids sort by time of acceptance.
     pub id: ConnectionId,
-    /// The worker that served it.
+    /// The worker that served the connection.
     pub worker: u16,
-    /// The listener's name.
+    /// The name of the listener.
     pub listener: Arc<str>,
-    /// When it was accepted.
+    /// The time of acceptance.
     pub accepted: SystemTime,
-    /// Who it came from.
+    /// The client and the socket's peer.
     pub client: ClientFacts,
-    /// What TLS agreed upon.
+    /// Parameters that the TLS handshake negotiated.
     pub tls: TlsFacts,
-    /// Where it went.
+    /// Route, backend and server.
     pub path: PathFacts,
-    /// How much it moved.
-    pub traffic: Traffic,
-    /// How long its parts took.
+    /// Plaintext bytes in each direction.
+    pub traffic: ByteCounts,
+    /// Durations of the phases.
     pub times: Times,
-    /// How it ended.
+    /// The reason for the end, and the fault.
     pub close: Close,
-    /// For a failed handshake: the offer of the client and the configuration.
+    /// For a failed handshake: the offer of the client and the configured parameters.
     pub mismatch: Option<Box<Mismatch>>,
 }
 
 impl ConnectionFacts {
-    /// The facts of a connection that was just accepted. Until [`close`](Self::close) is set they say
-    /// [`Cause::Internal`]: an end without a named cause is our fault.
+    /// The record of a connection that was just accepted. Until [`close`](Self::close) is set it says
+    /// [`Cause::Internal`]: an end without a cause is a bug of Offramp.
     #[must_use]
     pub fn new(
         id: ConnectionId,
         worker: u16,
         listener: Arc<str>,
         accepted: SystemTime,
-        client: Address,
+        client: EndpointAddress,
     ) -> Self {
         Self {
             id,
@@ -66,7 +68,7 @@ impl ConnectionFacts {
             client: ClientFacts { address: client, peer: None, destination: None },
             tls: TlsFacts::default(),
             path: PathFacts::default(),
-            traffic: Traffic::default(),
+            traffic: ByteCounts::default(),
             times: Times::default(),
             close: Close::from(Cause::Internal),
             mismatch: None,
@@ -74,39 +76,39 @@ impl ConnectionFacts {
     }
 }
 
-/// Who a connection came from.
+/// The origin of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFacts {
-    /// The client: from a believed PROXY header where there is one, else the peer of the socket.
-    pub address: Address,
-    /// The peer of the socket, if a PROXY header named another client.
-    pub peer: Option<Address>,
-    /// Where that client had connected to, as the same header says.
-    pub destination: Option<Address>,
+    /// The client address: from a trusted PROXY header where there is one, else the peer of the socket.
+    pub address: EndpointAddress,
+    /// The peer of the socket, if a PROXY header names another client.
+    pub peer: Option<EndpointAddress>,
+    /// The original destination, from the same PROXY header.
+    pub destination: Option<EndpointAddress>,
 }
 
-/// One end of a connection.
+/// The address of one end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
+pub enum EndpointAddress {
     /// An IP address and port. IPv4-mapped IPv6 addresses are printed as the IPv4 addresses that they are.
     Ip(SocketAddr),
-    /// A Unix socket; clients' sockets rarely have a path, which is any bytes. One that begins with a zero byte is
-    /// an abstract name.
+    /// A Unix socket. Client sockets rarely have a path; a path is arbitrary bytes, and a leading zero byte
+    /// marks an abstract name.
     Unix(Option<Box<[u8]>>),
 }
 
-impl From<SocketAddr> for Address {
+impl From<SocketAddr> for EndpointAddress {
     fn from(address: SocketAddr) -> Self {
         Self::Ip(address)
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for EndpointAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ip(address) => SocketAddr::new(address.ip().to_canonical(), address.port()).fmt(f),
             Self::Unix(None) => f.write_str("unix"),
-            // As systemd and `ss` write abstract names.
+            // The notation of systemd and `ss` for abstract names.
             Self::Unix(Some(path)) => match &**path {
                 [0, name @ ..] => write!(f, "unix:@{}", String::from_utf8_lossy(name)),
                 path => write!(f, "unix:{}", String::from_utf8_lossy(path)),
@@ -115,35 +117,35 @@ impl fmt::Display for Address {
     }
 }
 
-/// What the ClientHello asked for and what TLS agreed upon. Names of code points are IANA's.
+/// The ClientHello's requests and the negotiated parameters. Code points go by their IANA names.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFacts {
-    /// The server name that the client asked for (RFC 6066 §3), as it came.
+    /// The SNI name (RFC 6066 §3) as sent.
     pub sni: Option<Box<str>>,
-    /// The client's JA4 fingerprint, where an event or a rule asks for it: ASCII.
+    /// The client's JA4 fingerprint in ASCII; computed only where an event or a rule needs it.
     pub ja4: Option<[u8; 36]>,
-    /// The application protocol agreed upon (RFC 7301): any bytes.
+    /// The application protocol (RFC 7301): arbitrary bytes.
     pub alpn: Option<Box<[u8]>>,
-    /// The protocol version.
+    /// The negotiated protocol version.
     pub version: Option<TlsVersion>,
-    /// The cipher suite.
+    /// The negotiated cipher suite.
     pub suite: Option<&'static str>,
-    /// The key-exchange group; a resumption without key exchange has none.
+    /// The key-exchange group; absent for a resumption without key exchange.
     pub group: Option<&'static str>,
-    /// The scheme of the server's signature; a resumption has none.
+    /// The signature scheme of the server; absent for a resumption.
     pub scheme: Option<&'static str>,
-    /// Whether the handshake was full or resumed; absent if it was not completed.
+    /// Full or resumed; absent if the handshake was not completed.
     pub handshake: Option<Handshake>,
-    /// The common name of the client certificate's subject: any bytes.
+    /// The common name in the subject of the client certificate: arbitrary bytes.
     pub client_cn: Option<Box<[u8]>>,
 }
 
 /// The TLS versions that Offramp terminates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TlsVersion {
-    /// RFC 5246.
+    /// TLS 1.2, defined in RFC 5246.
     Tls12,
-    /// RFC 8446.
+    /// TLS 1.3, defined in RFC 8446.
     Tls13,
 }
 
@@ -151,7 +153,7 @@ impl TlsVersion {
     /// Every version, in the order of the discriminants.
     pub const ALL: [Self; 2] = [Self::Tls12, Self::Tls13];
 
-    /// The name, as `TLSv1.3`.
+    /// The name in the style of OpenSSL, such as `TLSv1.3`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -161,12 +163,12 @@ impl TlsVersion {
     }
 }
 
-/// How a handshake authenticated the server.
+/// The way in which a handshake authenticated the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Handshake {
     /// By certificate and signature.
     Full,
-    /// By a ticket.
+    /// By a session ticket, without a certificate.
     Resumed,
 }
 
@@ -174,7 +176,7 @@ impl Handshake {
     /// Every kind, in the order of the discriminants.
     pub const ALL: [Self; 2] = [Self::Full, Self::Resumed];
 
-    /// The stable name.
+    /// The stable name, in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -184,49 +186,49 @@ impl Handshake {
     }
 }
 
-/// Where a connection went.
+/// The way of a connection through the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct PathFacts {
-    /// The route that matched.
+    /// The name of the matching route.
     pub route: Option<Arc<str>>,
     /// The backend of the route.
     pub backend: Option<Arc<str>>,
-    /// The server that was connected to, or tried last: its address as configured.
+    /// The configured address of the server that was connected to, or tried last.
     pub server: Option<Arc<str>>,
-    /// How many connection attempts were made, over all servers.
+    /// The number of connection attempts, over all servers.
     pub tries: u16,
 }
 
-/// How much a connection moved: bytes of plaintext (of a passthrough route: bytes as they came).
+/// Bytes of plaintext in each direction; for a passthrough route, bytes as received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// From the client to the server.
+pub struct ByteCounts {
+    /// Bytes from the client to the server.
     pub from_client: u64,
-    /// From the server to the client.
+    /// Bytes from the server to the client.
     pub to_client: u64,
 }
 
-/// How long the parts of a connection took; recorded to the microsecond.
+/// Durations of the phases of a connection, recorded to the microsecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// From the first byte to the completed (or failed) handshake.
     pub handshake: Option<Duration>,
     /// From picking a server to being connected, failed tries included.
     pub connect: Option<Duration>,
-    /// From accept to the end.
+    /// From accept to close.
     pub total: Duration,
 }
 
-/// How a connection ended.
+/// The end of a connection or request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Close {
-    /// Why.
+    /// The reason for the end.
     pub cause: Cause,
-    /// Whose fault it was; usually the cause's own.
+    /// The party at fault; usually that of the cause.
     pub fault: Fault,
-    /// The fatal alert that went or came.
+    /// The fatal alert that was sent or received.
     pub alert: Option<FatalAlert>,
-    /// What the system or a library said, for causes that do not say it all.
+    /// The message of the operating system or a library, for causes that need one.
     pub detail: Option<Box<str>>,
 }
 
@@ -237,35 +239,35 @@ impl From<Cause> for Close {
 }
 
 impl Close {
-    /// The same end with an alert that was sent or received.
+    /// Adds the alert that was sent or received.
     #[must_use]
     pub fn with_alert(self, alert: FatalAlert) -> Self {
         Self { alert: Some(alert), ..self }
     }
 
-    /// The same end with another fault than usual.
+    /// Replaces the usual fault of the cause.
     #[must_use]
     pub fn with_fault(self, fault: Fault) -> Self {
         Self { fault, ..self }
     }
 
-    /// The same end with an explanation; long ones are cut after [`Close::MAX_DETAIL`] bytes.
+    /// Adds an explanation, cut to [`Close::MAX_DETAIL`] bytes.
     #[must_use]
     pub fn with_detail(self, detail: &str) -> Self {
         let end = floor_char_boundary(detail, Self::MAX_DETAIL);
         Self { detail: Some(detail[..end].into()), ..self }
     }
 
-    /// The most bytes of a detail that are kept.
+    /// The maximum length of a detail, in bytes.
     pub const MAX_DETAIL: usize = 256;
 }
 
-/// A TLS alert that ended a connection, and which way it went.
+/// The TLS alert that ended a connection, and its direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FatalAlert {
-    /// Offramp sent it.
+    /// Sent by Offramp to the client.
     Sent(Alert),
-    /// The client sent it.
+    /// Received by Offramp from the client.
     Received(Alert),
 }
 
@@ -277,13 +279,14 @@ fn floor_char_boundary(text: &str, limit: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, Cause, Close, Fault};
+    use super::{Cause, Close, EndpointAddress, Fault};
 
     #[test]
     fn mapped_addresses_read_as_ipv4() {
-        let mapped: Address = "[::ffff:192.0.2.1]:443".parse::<std::net::SocketAddr>().unwrap().into();
+        let mapped: EndpointAddress =
+            "[::ffff:192.0.2.1]:443".parse::<std::net::SocketAddr>().unwrap().into();
         assert_eq!(mapped.to_string(), "192.0.2.1:443");
-        let unix = |path: &[u8]| Address::Unix(Some(path.into())).to_string();
+        let unix = |path: &[u8]| EndpointAddress::Unix(Some(path.into())).to_string();
         assert_eq!(unix(b"/run/x"), "unix:/run/x");
         assert_eq!(unix(b"\0\xffx"), "unix:@\u{fffd}x");
     }

@@ -1,10 +1,10 @@
-//! The thread that turns facts into lines: it drains all rings, formats, and writes to the sink.
+//! The flusher: the thread that drains all rings, formats events, and writes them to the sink.
 //!
-//! It sleeps without any timer while nothing happens. Once woken it waits [`COLLECT`] for company, so that
-//! under load it wakes at most 200 times per second, writes large batches, and no worker pays for a
-//! system call to wake it. A sink that blocks keeps only this thread; the rings then fill and their workers
-//! count what they drop. What was lost is reported to the program's log: when writing fails for the first time,
-//! when it works again, and at the end. Nothing here is fatal.
+//! It sleeps without any timer while nothing happens. Once woken it waits [`COLLECT`] for more events, so
+//! that under load it wakes at most 200 times per second, writes large batches, and workers need no system
+//! call to wake it. A blocking sink stalls this thread only; the rings then fill up and their workers count
+//! what they drop. Losses are reported to the program's log: when writing first fails, when it works again,
+//! and at the end. None of them is fatal.
 
 mod unwritten;
 
@@ -16,37 +16,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::Error;
-use crate::encoder::Encoder;
+use crate::OutputError;
+use crate::encoder::EventEncoder;
 use crate::event::{Event, Tap};
 use crate::format::EventStyle;
 use crate::log::Log;
 use crate::panics;
-use crate::ring::{Bell, Drained, EventMonitor, EventSender, EventTally, Rings};
+use crate::ring::{DrainExtent, EventMonitor, EventSender, EventTally, Rings, WakeSignal};
 use crate::sink::{Batch, Output, Sink, WriteFailure};
 
-use unwritten::Unwritten;
+use unwritten::UnwrittenCounts;
 
-/// How a flusher is started.
+/// The parameters of a flusher.
 pub struct FlusherSettings {
-    /// How many workers send events.
+    /// The number of workers that send events.
     pub workers: usize,
-    /// How many events each worker's ring holds; at least 1, usually [`DEFAULT_CAPACITY`].
+    /// The capacity of each worker's ring in events; at least 1, usually [`DEFAULT_CAPACITY`].
     pub capacity: usize,
-    /// Where events go.
+    /// The destination of the events.
     pub output: Output,
-    /// How they are written, and what of them.
+    /// Format and selection of fields.
     pub style: EventStyle,
-    /// Who else looks at every event; see [`Tap`].
+    /// Further consumers of every event; see [`Tap`].
     pub taps: Vec<Box<dyn Tap>>,
-    /// The log that reports losses.
+    /// The log for reports of losses.
     pub log: Log,
-    /// The thread's name, of at most 15 bytes.
+    /// The thread name, of at most 15 bytes.
     pub thread_name: &'static str,
 }
 
 impl FlusherSettings {
-    /// The usual settings for `workers` workers.
+    /// Settings for `workers` workers with default capacity and no taps.
     #[must_use]
     pub fn new(workers: usize, output: Output, style: impl Into<EventStyle>, log: Log) -> Self {
         let (capacity, style) = (DEFAULT_CAPACITY, style.into());
@@ -54,81 +54,82 @@ impl FlusherSettings {
     }
 }
 
-/// The handle of a running flusher. Dropping it lets the thread write what is queued and end, without waiting
-/// for it; [`stop`](Self::stop) waits.
+/// The handle of a running flusher. Dropping it lets the thread write what is queued and exit, without
+/// waiting for it; [`stop`](Self::stop) waits.
 #[derive(Debug)]
 pub struct Flusher {
     thread: Option<JoinHandle<()>>,
-    control: Arc<Control>,
+    control: Arc<FlusherControl>,
     monitor: EventMonitor,
-    /// Closed when the thread ends, in whatever way.
+    /// Disconnected when the thread ends, even by a panic.
     ended: Receiver<()>,
     log: Log,
 }
 
 impl Flusher {
-    /// Opens the output and starts the thread; the senders are for the workers, in their order.
+    /// Opens the output and starts the thread. Returns one sender per worker, in order.
     ///
     /// # Errors
     /// The output cannot be opened, or the thread cannot be started.
-    pub fn start(settings: FlusherSettings) -> Result<(Self, Vec<EventSender>), Error> {
+    pub fn start(settings: FlusherSettings) -> Result<(Self, Vec<EventSender>), OutputError> {
         let FlusherSettings { workers, capacity, output, style, taps, log, thread_name } = settings;
         let sink = Sink::open(output)?;
         let (rings, senders, monitor) = Rings::new(workers, capacity.max(1));
-        let control = Arc::new(Control::default());
+        let control = Arc::new(FlusherControl::default());
         let (ends, ended) = channel();
-        let wants = Wants { sink: *sink.output() != Output::None, taps: !taps.is_empty() };
-        control.want(&monitor, |both| *both = wants);
-        let writer = Writer {
+        let consumers = Consumers { sink: *sink.output() != Output::None, taps: !taps.is_empty() };
+        control.set_consumers(&monitor, |both| *both = consumers);
+        let writer = FlusherThread {
             rings,
             monitor: monitor.clone(),
             control: control.clone(),
-            encoder: Encoder::new(style, sink.output()),
+            encoder: EventEncoder::new(style, sink.output()),
             sink,
             taps,
             batch: Batch::default(),
             losses: Losses::default(),
-            unwritten: Unwritten::default(),
+            unwritten: UnwrittenCounts::default(),
             log: log.clone(),
         };
         let thread = Builder::new().name(thread_name.into()).spawn(move || writer.run(ends));
-        let thread = Some(thread.map_err(Error::StartThread)?);
+        let thread = Some(thread.map_err(OutputError::StartThread)?);
         Ok((Self { thread, control, monitor, ended, log }, senders))
     }
 
-    /// Reads what became of the events.
+    /// A monitor of event delivery.
     #[must_use]
     pub fn monitor(&self) -> EventMonitor {
         self.monitor.clone()
     }
 
-    /// Opens the output's file anew, soon, after somebody moved it away. A failure is reported to the log, and
-    /// the old file stays in use.
+    /// Schedules reopening of the output's file, after a rotation by another program. A failure is logged,
+    /// and the old file stays in use.
     pub fn reopen(&self) {
-        self.command(Command::Reopen);
+        self.command(FlusherCommand::Reopen);
     }
 
-    /// Writes to another output from now on. What was sent before goes to either.
+    /// Switches to another output. Events sent earlier may go to either, and those sent later go to it.
     ///
     /// # Errors
-    /// The output cannot be opened; then everything stays as it was.
-    pub fn redirect(&self, output: Output, style: impl Into<EventStyle>) -> Result<(), Error> {
+    /// The output cannot be opened; the old one stays in use.
+    pub fn redirect(&self, output: Output, style: impl Into<EventStyle>) -> Result<(), OutputError> {
         let sink = Sink::open(output)?;
-        self.control.want(&self.monitor, |wants| wants.sink = *sink.output() != Output::None);
-        let encoder = Encoder::new(style.into(), sink.output());
-        self.command(Command::Redirect(Box::new((sink, encoder))));
+        self.control
+            .set_consumers(&self.monitor, |consumers| consumers.sink = *sink.output() != Output::None);
+        let encoder = EventEncoder::new(style.into(), sink.output());
+        self.command(FlusherCommand::Redirect(Box::new((sink, encoder))));
         Ok(())
     }
 
-    /// Hands every event to these taps from now on; the old ones are flushed, then dropped, soon and on the
-    /// flusher's thread.
+    /// Replaces the taps. The old ones are flushed and dropped soon, on the thread of the flusher.
     pub fn set_taps(&self, taps: Vec<Box<dyn Tap>>) {
-        self.control.want(&self.monitor, |wants| wants.taps = !taps.is_empty());
-        self.command(Command::Taps(taps));
+        self.control.set_consumers(&self.monitor, |consumers| consumers.taps = !taps.is_empty());
+        self.command(FlusherCommand::Taps(taps));
     }
 
-    /// Writes everything that was sent so far, and ends; senders find their events unwanted from here on.
-    /// A sink that blocks is given up after `limit`: the tally then has pending events, which are lost.
+    /// Writes all events sent so far, and ends the thread; senders report
+    /// [`SendOutcome::Unwanted`](crate::ring::SendOutcome) from then on. A blocking sink is abandoned after
+    /// `limit`: the returned tally then has pending events, which are lost.
     #[must_use = "it tells whether events were lost"]
     pub fn stop(mut self, limit: Duration) -> EventTally {
         self.end();
@@ -137,21 +138,21 @@ impl Flusher {
             self.log
                 .error("events are lost: the output blocked until the end", &[("events", pending.into())]);
         } else if let Some(thread) = self.thread.take() {
-            // It has ended; a panic of the thread was reported by the panic hook already.
+            // The thread has ended; the panic hook has reported any panic.
             let _ = thread.join();
         }
         self.monitor.tally()
     }
 
-    fn command(&self, command: Command) {
+    fn command(&self, command: FlusherCommand) {
         self.control.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
-        self.monitor.shared().bell.wake();
+        self.monitor.shared().wakeup.wake();
     }
 
     fn end(&self) {
         self.monitor.shared().wanted.store(false, Ordering::Relaxed);
         self.control.stopping.store(true, Ordering::Release);
-        self.monitor.shared().bell.wake();
+        self.monitor.shared().wakeup.wake();
     }
 }
 
@@ -161,28 +162,28 @@ impl Drop for Flusher {
     }
 }
 
-/// What the handle tells the thread.
+/// Commands from the handle to the thread.
 #[derive(Debug, Default)]
-struct Control {
-    commands: Mutex<Vec<Command>>,
-    wants: Mutex<Wants>,
+struct FlusherControl {
+    commands: Mutex<Vec<FlusherCommand>>,
+    consumers: Mutex<Consumers>,
     stopping: AtomicBool,
 }
 
-/// Who wants events.
+/// The present consumers of events.
 #[derive(Clone, Copy, Debug, Default)]
-struct Wants {
+struct Consumers {
     sink: bool,
     taps: bool,
 }
 
-impl Control {
-    /// Changes the consumers of events and informs the workers. After the flusher stops there are none.
-    fn want(&self, monitor: &EventMonitor, change: impl FnOnce(&mut Wants)) {
-        let mut wants = self.wants.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut wants);
-        let anybody = wants.sink || wants.taps;
-        monitor.shared().wanted.store(anybody, Ordering::Relaxed);
+impl FlusherControl {
+    /// Updates the consumers and the workers' flag. After a stop there are none.
+    fn set_consumers(&self, monitor: &EventMonitor, change: impl FnOnce(&mut Consumers)) {
+        let mut consumers = self.consumers.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut consumers);
+        let any = consumers.sink || consumers.taps;
+        monitor.shared().wanted.store(any, Ordering::Relaxed);
     }
 
     fn has_work(&self) -> bool {
@@ -191,13 +192,13 @@ impl Control {
     }
 }
 
-enum Command {
+enum FlusherCommand {
     Reopen,
-    Redirect(Box<(Sink, Encoder)>),
+    Redirect(Box<(Sink, EventEncoder)>),
     Taps(Vec<Box<dyn Tap>>),
 }
 
-impl fmt::Debug for Command {
+impl fmt::Debug for FlusherCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Reopen => "Reopen",
@@ -207,67 +208,70 @@ impl fmt::Debug for Command {
     }
 }
 
-/// The thread's own state.
-struct Writer {
+/// The state of the flusher's thread.
+struct FlusherThread {
     rings: Rings,
     monitor: EventMonitor,
-    control: Arc<Control>,
+    control: Arc<FlusherControl>,
     sink: Sink,
-    encoder: Encoder,
+    encoder: EventEncoder,
     taps: Vec<Box<dyn Tap>>,
     batch: Batch,
     losses: Losses,
-    unwritten: Unwritten,
+    unwritten: UnwrittenCounts,
     log: Log,
 }
 
-impl Writer {
+impl FlusherThread {
     /// `_ends` is dropped when the thread ends, which is what [`Flusher::stop`] waits for.
     fn run(mut self, _ends: Sender<()>) {
-        self.monitor.shared().bell.adopt_current_thread();
+        self.monitor.shared().wakeup.adopt_current_thread();
         let log = self.log.clone();
-        // An event whose encoding panics has left its ring: the next run begins behind it.
+        // An event that made its encoder panic has left its ring, so the next run resumes behind it.
         panics::resume("event log", &log, || self.write_all());
     }
 
-    /// Writes events until the order to stop.
+    /// Writes events until the handle asks to stop.
     fn write_all(&mut self) {
         loop {
-            // Read before draining: what was sent before the stop is written before the end.
+            // Read before draining: events sent before the stop are written before the end.
             let stopping = self.control.stopping.load(Ordering::Acquire);
-            self.obey();
+            // Marked before commands are read: an event that was sent after a command, such as another form of the
+            // client's address, has the new form.
+            self.rings.mark();
+            self.run_commands();
             let drained = self.write_batch();
             let now = Instant::now();
-            if stopping && drained == Drained::Whole {
-                self.losses.tell_all(&self.log, &self.monitor.tally());
-                self.unwritten.tell_all(&self.log);
+            if stopping && drained == DrainExtent::Whole {
+                self.losses.report_all(&self.log, &self.monitor.tally());
+                self.unwritten.report_all(&self.log);
                 return;
             }
-            self.losses.tell(&self.log, &self.monitor.tally(), now);
-            self.unwritten.tell(&self.log, now);
-            if drained == Drained::Whole {
-                self.rest(now);
+            self.losses.report_if_due(&self.log, &self.monitor.tally(), now);
+            self.unwritten.report_if_due(&self.log, now);
+            if drained == DrainExtent::Whole {
+                self.wait_for_work(now);
             }
         }
     }
 
-    /// Sleeps until there is work, then lets it gather.
-    fn rest(&self, now: Instant) {
+    /// Sleeps until there is work, then lets a batch gather.
+    fn wait_for_work(&self, now: Instant) {
         let losses = self.losses.due(&self.monitor.tally(), now);
         let limit = losses.into_iter().chain(self.unwritten.due(now)).min();
         let is_work = || !self.rings.are_empty() || self.control.has_work();
-        self.monitor.shared().bell.sleep(limit, is_work);
+        self.monitor.shared().wakeup.sleep(limit, is_work);
         if !self.control.has_work() && !self.rings.are_pressing() {
-            Bell::pause(COLLECT);
+            WakeSignal::pause(COLLECT);
         }
     }
 
-    fn obey(&mut self) {
+    fn run_commands(&mut self) {
         let commands =
             std::mem::take(&mut *self.control.commands.lock().unwrap_or_else(PoisonError::into_inner));
         for command in commands {
             match command {
-                Command::Reopen => {
+                FlusherCommand::Reopen => {
                     if let Err(error) = self.sink.reopen() {
                         self.log.error(
                             "cannot open the event log; the old one stays in use",
@@ -275,8 +279,8 @@ impl Writer {
                         );
                     }
                 }
-                Command::Redirect(next) => (self.sink, self.encoder) = *next,
-                Command::Taps(taps) => {
+                FlusherCommand::Redirect(next) => (self.sink, self.encoder) = *next,
+                FlusherCommand::Taps(taps) => {
                     self.taps.iter_mut().for_each(|tap| tap.flush());
                     self.taps = taps;
                 }
@@ -284,8 +288,8 @@ impl Writer {
         }
     }
 
-    /// Writes one batch.
-    fn write_batch(&mut self) -> Drained {
+    /// Drains the marked events of the rings into one batch and writes it.
+    fn write_batch(&mut self) -> DrainExtent {
         let Self { rings, batch, encoder, taps, unwritten, .. } = self;
         batch.clear();
         let mut events = 0;
@@ -308,7 +312,8 @@ impl Writer {
         drained
     }
 
-    /// Writes the batch, and counts what became of its events. One that has no line in the format is not lost.
+    /// Writes the batch and counts the outcome of its events. Events without a line in the format count as
+    /// written.
     fn account(&mut self, events: u64) {
         let outcome = self.sink.write(&self.batch);
         let shared = self.monitor.shared();
@@ -322,25 +327,25 @@ impl Writer {
                 shared.written.add(events - lost);
                 shared.output_failed.add(lost);
                 if !std::mem::replace(&mut self.losses.failing, true) {
-                    self.tell("events cannot be written; they are counted and dropped", &error);
+                    self.log_failure("events cannot be written; they are counted and dropped", &error);
                 }
             }
         }
         if let Some(error) = self.sink.take_trouble() {
-            self.tell("the event log cannot be rotated; it grows on", &error);
+            self.log_failure("the event log cannot be rotated; it grows on", &error);
         }
     }
 
-    fn tell(&mut self, what: &str, error: &std::io::Error) {
-        if self.losses.may_tell(Instant::now()) {
+    fn log_failure(&mut self, what: &str, error: &std::io::Error) {
+        if self.losses.take_turn(Instant::now()) {
             let output = self.sink.output();
             self.log.error(what, &[("output", output.into()), ("error", error.into())]);
         }
     }
 }
 
-/// What the log said of losses. It does so at most once per [`TELL_EVERY`], so that an output that comes
-/// and goes, or an overload that lasts, does not fill the log.
+/// Rate-limited reports of losses: at most one per [`REPORT_INTERVAL`], so that a flapping output or a
+/// lasting overload does not flood the log.
 #[derive(Default)]
 struct Losses {
     failing: bool,
@@ -349,15 +354,15 @@ struct Losses {
 }
 
 impl Losses {
-    /// Tells what was lost since the last time, once the output works and it is time.
-    fn tell(&mut self, log: &Log, tally: &EventTally, now: Instant) {
-        if !self.failing && tally.lost() > self.reported.lost() && self.may_tell(now) {
-            self.tell_all(log, tally);
+    /// Reports losses since the last report, once the output works and a report is due.
+    fn report_if_due(&mut self, log: &Log, tally: &EventTally, now: Instant) {
+        if !self.failing && tally.lost() > self.reported.lost() && self.take_turn(now) {
+            self.report_all(log, tally);
         }
     }
 
-    /// Tells what was lost since the last time, if anything was.
-    fn tell_all(&mut self, log: &Log, tally: &EventTally) {
+    /// Reports losses since the last report, if any.
+    fn report_all(&mut self, log: &Log, tally: &EventTally) {
         if tally.lost() == self.reported.lost() {
             return;
         }
@@ -368,15 +373,15 @@ impl Losses {
         self.reported = *tally;
     }
 
-    /// The time until the next log line is due; `None` if there is nothing to log.
+    /// The time until the next report is due; `None` if there is nothing to report.
     fn due(&self, tally: &EventTally, now: Instant) -> Option<Duration> {
         let waits = !self.failing && tally.lost() > self.reported.lost();
         let last = self.last.filter(|_| waits)?;
-        Some(TELL_EVERY.saturating_sub(now.duration_since(last)))
+        Some(REPORT_INTERVAL.saturating_sub(now.duration_since(last)))
     }
 
-    fn may_tell(&mut self, now: Instant) -> bool {
-        let may = self.last.is_none_or(|last| now.duration_since(last) >= TELL_EVERY);
+    fn take_turn(&mut self, now: Instant) -> bool {
+        let may = self.last.is_none_or(|last| now.duration_since(last) >= REPORT_INTERVAL);
         if may {
             self.last = Some(now);
         }
@@ -384,18 +389,19 @@ impl Losses {
     }
 }
 
-/// The events that a worker's ring holds: at a burst of 20,000 connections per second, the tenth of a second
-/// for which a disk may stall. Full of failed handshakes with their offers, that is some 10 MB per worker.
+/// Events per ring: at a burst of 20,000 connections per second, enough for a disk that stalls for 100 ms.
+/// Full of failed handshakes with their offers, a ring takes some 10 MB.
 pub const DEFAULT_CAPACITY: usize = 2048;
 
-/// How long events gather before they are written: unnoticeable to a reader, 200 wake-ups per second at most,
-/// and short enough that a flood of 200,000 refused connections per second fits into half a ring meanwhile.
+/// The time for which events gather before they are written: unnoticeable to a reader, at most 200 wake-ups
+/// per second, and short enough that 200,000 refused connections per second fill less than half a ring
+/// meanwhile.
 pub const COLLECT: Duration = Duration::from_millis(5);
 
-/// A batch is written once it is this large: a few hundred events, and the default size of a pipe.
+/// The size at which a batch is written: a few hundred events, and the default size of a pipe.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// A batch for taps alone, which has no bytes, ends after this many.
+/// The number of events after which a batch ends; the only limit where just taps consume, since bytes stay 0.
 const BATCH_EVENTS: u64 = 1024;
 
-const TELL_EVERY: Duration = Duration::from_secs(10);
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);

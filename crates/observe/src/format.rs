@@ -1,8 +1,8 @@
-//! One event as one line: JSON, logfmt, text for people, or as nginx writes its access log.
+//! Events as lines: JSON, logfmt, text for people, or nginx's access log.
 //!
-//! JSON and logfmt are made by one walk over the fields, so they cannot differ in what they tell. Every
-//! format keeps two promises, whatever bytes a client sent: an event is at most one line of valid UTF-8,
-//! and no control or invisible character leaves unescaped, so that a log can be shown on a terminal.
+//! JSON and logfmt are written by one walk over the fields, so they always hold the same facts. Every format
+//! keeps two promises, whatever bytes a client sent: an event is at most one line of valid UTF-8, and no
+//! control or invisible character leaves unescaped, so that a log can be shown on a terminal.
 
 mod combined;
 mod escape;
@@ -19,60 +19,60 @@ mod visit;
 pub(crate) use escape::{bare_or_quoted, json_string, sentence};
 pub use fields::{Field, FieldKind, FieldOf};
 pub(crate) use journal::JournalEntry;
-pub use selection::{HashKey, Selection, coarse};
+pub use selection::{FieldHashKey, FieldSelection, coarse};
 
 use selection::Selected;
 use visit::FieldWriter;
 
 use crate::event::Event;
 
-/// How events are written.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventFormat {
-    /// One JSON object per line.
+    /// JSON, one object per line.
     #[default]
     Json,
-    /// `key=value` pairs.
+    /// logfmt: `key=value` pairs.
     Logfmt,
-    /// Aligned columns for people; not meant to be parsed.
+    /// Text for people in aligned columns; not meant to be parsed.
     Text,
-    /// For a person at a terminal: at most 100 columns, with advice where nothing came of a connection.
+    /// For a person at a terminal: at most 100 columns, with advice for connections that failed.
     Terminal,
-    /// nginx's `combined`. Connections have no line in it: the program's log counts them by cause.
+    /// nginx's `combined` format. Connections have no line in it: the program's log counts them by cause.
     Combined,
-    /// nginx's `combined`, and the host in quotes. Connections have no line in it either.
+    /// nginx's `combined` format followed by the quoted host. Connections have no line in it either.
     Vhost,
 }
 
-/// How events are written, and what of them.
+/// Format and selection of fields of an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventStyle {
-    /// The form of a line.
+    /// The format of a line.
     pub format: EventFormat,
-    /// Which fields are written.
-    pub selection: Selection,
+    /// The fields to write.
+    pub selection: FieldSelection,
 }
 
 impl From<EventFormat> for EventStyle {
     fn from(format: EventFormat) -> Self {
-        Self { format, selection: Selection::default() }
+        Self { format, selection: FieldSelection::default() }
     }
 }
 
 impl EventStyle {
-    /// Whether events of this kind have a line in this format.
+    /// Returns `true` if events of this kind have a line in this format.
     pub(crate) const fn has_line(&self, event: &Event) -> bool {
         !matches!((self.format, event), (EventFormat::Combined | EventFormat::Vhost, Event::Connection(_)))
     }
 
-    /// Appends the event with its final newline to `out`, which the caller reuses; nothing at all for an
-    /// event that has no line in this format.
+    /// Appends the event with its final newline to `out`, which the caller reuses; appends nothing for an
+    /// event without a line in this format.
     pub fn write(&self, event: &Event, out: &mut Vec<u8>) {
         let selection = &self.selection;
         match (self.format, event) {
             (EventFormat::Json, _) => json::write(out, |to| walk(event, selection, to)),
             (EventFormat::Logfmt, _) => logfmt::write(out, |to| walk(event, selection, to)),
-            (EventFormat::Text, _) => text::write(event, selection, text::Opening::Time, out),
+            (EventFormat::Text, _) => text::write(event, selection, text::FirstColumn::Time, out),
             (EventFormat::Terminal, _) => terminal::write(event, selection, out),
             (EventFormat::Combined | EventFormat::Vhost, Event::Connection(_)) => return,
             (EventFormat::Combined, Event::Request(facts)) => combined::write(facts, selection, false, out),
@@ -81,8 +81,8 @@ impl EventStyle {
         out.push(b'\n');
     }
 
-    /// Appends the event as an entry of journald's: its line in this format as the message (without a time,
-    /// where it is text; as text, where it has no line), then one field per fact.
+    /// Appends the event as a journald entry: the line as the message (text formats without their time; text
+    /// for events without a line), then one field per fact.
     pub(crate) fn write_journal(&self, event: &Event, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
         scratch.clear();
         if !matches!(self.format, EventFormat::Text | EventFormat::Terminal) {
@@ -90,15 +90,15 @@ impl EventStyle {
             scratch.pop();
         }
         if scratch.is_empty() {
-            text::write(event, &self.selection, text::Opening::Client, scratch);
+            text::write(event, &self.selection, text::FirstColumn::Client, scratch);
         }
         let mut entry = JournalEntry::begin(out, event.severity(), scratch);
         walk(event, &self.selection, &mut entry);
     }
 }
 
-/// Hands the fields that are selected to a writer.
-fn walk(event: &Event, selection: &Selection, to: &mut impl FieldWriter) {
+/// Presents the selected fields to a writer.
+fn walk(event: &Event, selection: &FieldSelection, to: &mut impl FieldWriter) {
     if selection.is_everything() {
         visit::event(event, to);
     } else {

@@ -1,44 +1,44 @@
-//! The figures in Graphite's plaintext protocol: one line of path, value and time for each.
+//! Figures in Graphite's plaintext protocol: one line of path, value and time for each.
 //!
-//! A path is the prefix, the metric's name without `offramp_`, and the values of its labels in their order;
-//! so `offramp_requests_total{route="git.example.org",…,code="2xx"}` becomes
+//! A path is the prefix, the metric's name without `offramp_`, and the label values in order; so
+//! `offramp_requests_total{route="git.example.org",…,code="2xx"}` becomes
 //! `offramp.requests_total.git:example:org.….2xx`. Histograms end in `count`, `sum` and `le.` with a bound,
-//! cumulative as everywhere. The values of labels are escaped so that each is one node of the tree and no two
-//! are alike: letters, digits, `_` and `-` are themselves, a dot is `:`, every other byte is `%` and two
-//! hexadecimal digits, and an empty text is `%`.
+//! and are cumulative. Label values are escaped so that each is one node of the tree and no two collide:
+//! letters, digits, `_` and `-` stay, a dot becomes `:`, every other byte `%` and two hexadecimal digits, and
+//! an empty text `%`.
 
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::exposition::{Distribution, Exposition, Reader, Value};
+use crate::exposition::{Distribution, Exposition, MetricVisitor, SampleValue};
 use crate::names::Metric;
 
 impl Exposition {
-    /// Appends a line for every figure to `out`, each with the time `now` in seconds and a path that begins
-    /// with `prefix`, which is names joined by dots.
+    /// Appends a line per figure to `out`, each with the time `now` in seconds and a path that starts with
+    /// `prefix`, one or more names joined by dots.
     pub fn render_graphite(&self, prefix: &str, now: SystemTime, out: &mut Vec<u8>) {
         let time = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.walk(&mut Lines { out, prefix, time });
+        self.walk(&mut GraphiteWriter { out, prefix, time });
     }
 }
 
-/// The lines as they grow. Writing into a Vec cannot fail, so the results of `write!` are dropped.
-struct Lines<'a> {
+/// The lines under construction. Writing into a `Vec` cannot fail, so the results of `write!` are dropped.
+struct GraphiteWriter<'a> {
     out: &'a mut Vec<u8>,
     prefix: &'a str,
     time: u64,
 }
 
-impl Reader for Lines<'_> {
+impl MetricVisitor for GraphiteWriter<'_> {
     fn family(&mut self, _: &Metric) {}
 
-    fn sample(&mut self, metric: &Metric, labels: &[&str], value: Value) {
+    fn sample(&mut self, metric: &Metric, labels: &[&str], value: SampleValue) {
         self.path(metric, labels);
         self.end(value);
     }
 
     fn histogram(&mut self, metric: &Metric, labels: &[&str], distribution: &Distribution) {
-        let mut line = |node: &str, bound: Option<f64>, value: Value| {
+        let mut line = |node: &str, bound: Option<f64>, value: SampleValue| {
             self.path(metric, labels);
             self.out.extend_from_slice(node.as_bytes());
             if let Some(bound) = bound {
@@ -54,7 +54,7 @@ impl Reader for Lines<'_> {
     }
 }
 
-impl Lines<'_> {
+impl GraphiteWriter<'_> {
     fn path(&mut self, metric: &Metric, labels: &[&str]) {
         self.out.extend_from_slice(self.prefix.as_bytes());
         self.out.push(b'.');
@@ -66,11 +66,11 @@ impl Lines<'_> {
         }
     }
 
-    fn end(&mut self, value: Value) {
+    fn end(&mut self, value: SampleValue) {
         let time = self.time;
         let _ = match value {
-            Value::Whole(value) => writeln!(self.out, " {value} {time}"),
-            Value::Real(value) => writeln!(self.out, " {value} {time}"),
+            SampleValue::Whole(value) => writeln!(self.out, " {value} {time}"),
+            SampleValue::Real(value) => writeln!(self.out, " {value} {time}"),
         };
     }
 }

@@ -1,10 +1,10 @@
-//! What the program says about itself.
+//! The program's own log.
 //!
-//! A [`Log`] is a small handle that is passed to whoever has something to say; there is no global logger and
-//! there are no macros. A line is written by the thread that logs it, before the call returns, so that the
-//! last words of a failing start are not lost. For the same reason a call may block as long as the output
-//! does: workers return facts and count, and log at most a line a minute for each limit that refuses and each reason for
-//! a pause.
+//! A [`Log`] is a small handle that is passed to the code that needs it; there is no global logger and there
+//! are no macros. The calling thread writes the line before the call returns, so that the last words of a
+//! failing start are not lost. A call may therefore block as long as the output does: workers return facts
+//! and counts instead, and log at most a line a minute for each limit that refuses and each reason for a
+//! pause.
 
 mod line;
 mod notices;
@@ -16,31 +16,31 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime};
 
-use line::Composer;
+use line::{Composer, LogLine};
 pub use notices::{Detail, Notice, NoticeKind, Notices};
-pub use value::Value;
+pub use value::LogValue;
 
-use crate::Error;
+use crate::OutputError;
 use crate::sink::{Batch, Output, Sink};
 
-/// How much a line matters.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Something does not work and needs an action.
+    /// A failure that needs an action.
     Error,
-    /// Something is wrong, and Offramp got along.
+    /// A problem that Offramp handled.
     Warn,
-    /// What an operator wants to read back: starts, reloads, renewals.
+    /// Events worth reading back: starts, reloads, renewals.
     Info,
-    /// Details for debugging.
+    /// Details that help to find a fault.
     Debug,
 }
 
 impl Level {
-    /// Every level, the gravest first.
+    /// Every level, in order of decreasing severity.
     pub const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
 
-    /// The name, in lower case.
+    /// The name in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl Level {
         }
     }
 
-    /// The name as text shows it, aligned.
+    /// The name in upper case, padded to the width of the column.
     const fn column(self) -> &'static str {
         match self {
             Self::Error => "ERROR",
@@ -61,7 +61,7 @@ impl Level {
         }
     }
 
-    /// Syslog's severity (RFC 5424 §6.2.1).
+    /// The severity in syslog (RFC 5424 §6.2.1).
     const fn severity(self) -> u8 {
         match self {
             Self::Error => 3,
@@ -71,7 +71,7 @@ impl Level {
         }
     }
 
-    /// The mark by which journald learns the priority of a line of a stream (sd-daemon(3)).
+    /// The prefix that sets the priority of a line on a stream read by journald (sd-daemon(3)).
     const fn journal_mark(self) -> &'static str {
         match self {
             Self::Error => "<3>",
@@ -82,57 +82,58 @@ impl Level {
     }
 }
 
-/// How lines are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// `2026-11-21T20:51:00Z INFO  listening address=[::]:8443`
+    /// Text: `2026-11-21T20:51:00Z INFO  listening address=[::]:8443`
     #[default]
     Text,
-    /// Text for a stream that journald reads: its priority mark instead of time and level.
+    /// Text for streams that journald reads: its priority prefix in place of time and level.
     Journal,
-    /// One JSON object per line: `time`, `level`, `message`, then the fields.
+    /// JSON, one object per line: `time`, `level`, `message`, then the fields.
     Json,
-    /// `time=… level=… msg=…`, then the fields.
+    /// logfmt: `time=… level=… msg=…`, then the fields.
     Logfmt,
 }
 
-/// One field of a line: key in `snake_case`, and value.
-pub type LogField<'a> = (&'static str, Value<'a>);
+/// A field of a line: key in `snake_case`, and value.
+pub type LogField<'a> = (&'static str, LogValue<'a>);
 
-/// The program's log. Cheap to clone; all clones write the same stream.
+/// A handle to the program's log. Cheap to clone; all clones write to the same output.
 #[derive(Clone)]
-pub struct Log(Arc<Inner>);
+pub struct Log(Arc<LogInner>);
 
-struct Inner {
+struct LogInner {
     level: AtomicU8,
     clock: fn() -> SystemTime,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
-struct State {
+struct LogState {
     composer: Composer,
     sink: Sink,
     batch: Batch,
-    /// Lines lost since the last one that could be written.
+    /// Lines that could not be written since the last one that was.
     lost: u64,
 }
 
 impl Log {
-    /// A log of lines of `level` and graver.
+    /// Opens a log for lines of `level` and above.
     ///
     /// # Errors
     /// The output cannot be opened.
-    pub fn open(output: Output, format: LogFormat, level: Level) -> Result<Self, Error> {
+    pub fn open(output: Output, format: LogFormat, level: Level) -> Result<Self, OutputError> {
         Ok(Self::with_clock(Sink::open(output)?, format, level, SystemTime::now))
     }
 
-    /// The same, in a file that is open already, to which `output` leads when it is opened anew.
+    /// Like [`open`](Self::open), for a file that is already open; `output` is the path by which it is
+    /// reopened.
     #[must_use]
     pub fn on(output: Output, file: File, format: LogFormat, level: Level) -> Self {
         Self::with_clock(Sink::on(output, file), format, level, SystemTime::now)
     }
 
-    /// A log that writes nothing.
+    /// A log that discards everything.
     #[must_use]
     pub fn silent() -> Self {
         Self::with_clock(Sink::none(), LogFormat::Text, Level::Error, SystemTime::now)
@@ -140,26 +141,26 @@ impl Log {
 
     fn with_clock(sink: Sink, format: LogFormat, level: Level, clock: fn() -> SystemTime) -> Self {
         let composer = Composer::new(format, sink.output());
-        let state = Mutex::new(State { composer, sink, batch: Batch::default(), lost: 0 });
-        Self(Arc::new(Inner { level: AtomicU8::new(level as u8), clock, state }))
+        let state = Mutex::new(LogState { composer, sink, batch: Batch::default(), lost: 0 });
+        Self(Arc::new(LogInner { level: AtomicU8::new(level as u8), clock, state }))
     }
 
-    /// Whether lines of `level` are written; spares the caller the making of expensive fields.
+    /// Returns `true` if lines of `level` are written; lets the caller skip expensive fields.
     #[must_use]
     pub fn writes(&self, level: Level) -> bool {
         level as u8 <= self.0.level.load(Ordering::Relaxed)
     }
 
-    /// Writes lines of `level` and graver from now on.
+    /// Changes the lowest level that is written.
     pub fn set_level(&self, level: Level) {
         self.0.level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// Writes to another output from now on.
+    /// Switches to another output.
     ///
     /// # Errors
-    /// The output cannot be opened; then everything stays as it was.
-    pub fn redirect(&self, output: Output, format: LogFormat) -> Result<(), Error> {
+    /// The output cannot be opened; the old one stays in use.
+    pub fn redirect(&self, output: Output, format: LogFormat) -> Result<(), OutputError> {
         let sink = Sink::open(output)?;
         let mut state = self.state();
         state.composer = Composer::new(format, sink.output());
@@ -170,41 +171,41 @@ impl Log {
     /// Reopens a file by its path, after it was renamed.
     ///
     /// # Errors
-    /// The file cannot be opened; then the old one stays in use.
-    pub fn reopen(&self) -> Result<(), Error> {
+    /// The file cannot be opened; the old one stays in use.
+    pub fn reopen(&self) -> Result<(), OutputError> {
         self.state().sink.reopen()
     }
 
-    /// Says that something does not work.
+    /// Logs a line at [`Level::Error`].
     pub fn error(&self, message: &str, fields: &[LogField<'_>]) {
         self.write(Level::Error, message, fields);
     }
 
-    /// Says that something is wrong.
+    /// Logs a line at [`Level::Warn`].
     pub fn warn(&self, message: &str, fields: &[LogField<'_>]) {
         self.write(Level::Warn, message, fields);
     }
 
-    /// Says what happened.
+    /// Logs a line at [`Level::Info`].
     pub fn info(&self, message: &str, fields: &[LogField<'_>]) {
         self.write(Level::Info, message, fields);
     }
 
-    /// Says a detail.
+    /// Logs a line at [`Level::Debug`].
     pub fn debug(&self, message: &str, fields: &[LogField<'_>]) {
         self.write(Level::Debug, message, fields);
     }
 
-    /// Writes one line. A failure to write is not fatal and has nowhere to be told; once lines can be
-    /// written again, one says how many are missing.
+    /// Logs one line. Failures to write are not fatal; once the output works again, a line states the number
+    /// of lines lost.
     pub fn write(&self, level: Level, message: &str, fields: &[LogField<'_>]) {
         if self.writes(level) {
             self.write_to(&mut self.state(), level, message, fields);
         }
     }
 
-    /// Writes one line unless another is being written for all of `limit`, perhaps by this very thread. Returns `false`
-    /// then.
+    /// Logs one line, unless the lock stays taken for all of `limit`, perhaps by the calling thread itself.
+    /// Returns `false` in that case.
     pub(crate) fn write_within(
         &self,
         limit: Duration,
@@ -229,23 +230,26 @@ impl Log {
         true
     }
 
-    fn write_to(&self, state: &mut State, level: Level, message: &str, fields: &[LogField<'_>]) {
-        let State { composer, sink, batch, lost } = state;
+    fn write_to(&self, state: &mut LogState, level: Level, message: &str, fields: &[LogField<'_>]) {
+        let LogState { composer, sink, batch, lost } = state;
         batch.clear();
         let now = (self.0.clock)();
         if *lost > 0 {
             let fields = [("lines", (*lost).into())];
-            composer.add(batch, now, (Level::Warn, "lines of this log were lost", &fields));
+            let line =
+                LogLine { level: Level::Warn, message: "lines of this log were lost", fields: &fields };
+            composer.add(batch, now, line);
         }
-        composer.add(batch, now, (level, message, fields));
+        composer.add(batch, now, LogLine { level, message, fields });
         match sink.write(batch) {
             Ok(()) => *lost = 0,
             Err(_) => *lost += 1,
         }
     }
 
-    /// A thread that panicked while it logged left at worst an unfinished line, which is cleared.
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// Locks the state. A thread that panicked while logging leaves at worst an unfinished line, which is
+    /// cleared.
+    fn state(&self) -> MutexGuard<'_, LogState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -343,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_lines_are_told_once_the_output_is_back() {
+    fn lost_lines_are_reported_once_the_output_is_back() {
         let (_dir, path, log) = log(LogFormat::Journal);
         log.redirect(Output::File("/dev/full".into()), LogFormat::Journal).unwrap();
         log.error("one", &[]);

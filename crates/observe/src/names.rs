@@ -1,24 +1,24 @@
-//! Every metric, once: name, kind, labels, help.
+//! The table of metrics: name, kind, labels, help.
 //!
-//! Names follow the conventions of Prometheus: base units, the unit in the name, `_total` for counters. They
-//! are a contract with users' dashboards: a metric may be added, a name never changes. The table in
-//! `docs/events.md` derives from here.
+//! Names follow Prometheus conventions: base units, the unit in the name, `_total` for counters. They are a
+//! contract with users' dashboards: metrics may be added, a name never changes. The table in `docs/reference/metrics.md`
+//! derives from this one.
 
-/// What a metric measures.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Only rises, until the process ends.
+pub enum MetricKind {
+    /// A monotonic counter, reset when the process ends.
     Counter,
-    /// Rises and falls.
+    /// A value that rises and falls.
     Gauge,
-    /// Counts by size, cumulatively.
+    /// Cumulative counts by size.
     Histogram,
-    /// Always 1; the labels are what it says.
+    /// A constant 1: the labels carry the information.
     Info,
 }
 
-impl Kind {
-    /// The word for it in the exposition format of OpenMetrics.
+impl MetricKind {
+    /// The type's name in OpenMetrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -30,38 +30,38 @@ impl Kind {
     }
 }
 
-/// One metric.
+/// The description of one metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// The full name, as users query it.
+    /// The full name in queries.
     pub name: &'static str,
-    /// What it measures.
-    pub kind: Kind,
-    /// The labels that its samples carry.
+    /// The type of the metric.
+    pub kind: MetricKind,
+    /// The label names of its samples.
     pub labels: &'static [&'static str],
-    /// What it means, in one sentence.
+    /// The meaning in one sentence.
     pub help: &'static str,
 }
 
 impl Metric {
-    /// The name of the metric family in OpenMetrics: the name without the suffix that its kind adds.
+    /// The OpenMetrics name of the metric family: the name without the suffix of its type.
     #[must_use]
     pub fn family(&self) -> &'static str {
         let suffix = match self.kind {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-            Kind::Gauge | Kind::Histogram => "",
+            MetricKind::Counter => "_total",
+            MetricKind::Info => "_info",
+            MetricKind::Gauge | MetricKind::Histogram => "",
         };
         self.name.strip_suffix(suffix).unwrap_or(self.name)
     }
 
-    /// Whether its samples may be dropped and restart, so that their start time is unknown.
+    /// Returns `true` if series may be evicted and restart, so that their start time is unknown.
     #[must_use]
     pub fn begins_anew(&self) -> bool {
         self.name.starts_with("offramp_client_tls_")
     }
 
-    /// The unit, as the last word of the family's name.
+    /// The unit: the last word of the family's name, if it is one.
     #[must_use]
     pub fn unit(&self) -> Option<&'static str> {
         UNITS
@@ -77,7 +77,7 @@ macro_rules! metrics {
         $(
             #[doc = $help]
             pub const $constant: Metric =
-                Metric { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };
+                Metric { name: $name, kind: MetricKind::$kind, labels: &[$($label),*], help: $help };
         )+
 
         /// Every metric, in the order of the exposition.
@@ -91,6 +91,7 @@ metrics! {
     LAST_RELOAD, "offramp_config_last_reload_successful", Gauge, [], "Whether the last reload of the configuration was applied: 1, or 0 if it was refused; 1 before the first.";
     CONFIG_LOADED, "offramp_config_last_load_success_timestamp_seconds", Gauge, [], "When the current configuration was loaded, in Unix time.";
     RELOADS, "offramp_config_reloads_total", Counter, ["outcome"], "Reloads of the configuration, by outcome: success or refused.";
+    AUTOSAVE_FAILURES, "offramp_config_autosave_failures_total", Counter, [], "Failed attempts to save the configuration in force in the state directory.";
     CONNECTIONS, "offramp_connections_total", Counter, [], "Connections accepted.";
     CONNECTIONS_ACTIVE, "offramp_connections_active", Gauge, [], "Connections open now.";
     CONNECTIONS_CLOSED, "offramp_connections_closed_total", Counter, ["cause", "fault"], "Connections ended, by cause and by whose fault it was.";
@@ -115,7 +116,7 @@ metrics! {
     CERTIFICATE_EXPIRY, "offramp_certificate_expiry_timestamp_seconds", Gauge, ["name", "key"], "When a certificate expires, in Unix time, by its first name and the kind of its key; the 200 that expire first.";
     ACME_ORDERS, "offramp_acme_orders_total", Counter, ["outcome"], "Orders and renewals of certificates from authorities, by outcome: obtained or failed.";
     JWKS_FETCHES, "offramp_jwks_fetches_total", Counter, ["outcome"], "Fetches of the keys of tokens from the URLs of `jwks`, by outcome: success or failed.";
-    ACME_ON_DEMAND, "offramp_acme_on_demand_total", Counter, ["outcome"], "Names without a certificate that clients asked for and that may have one on demand, by what became of them: obtained, failed, denied (by the URL that is asked), unanswered (by that URL), over_rate (certificate.on_demand.rate), busy (too many names at a time).";
+    ACME_ON_DEMAND, "offramp_acme_on_demand_total", Counter, ["outcome"], "Names without a certificate that clients asked for and that may have one on demand, by what became of them: obtained, failed, denied (by the URL that is asked), unanswered (by that URL), over_rate (certificate.on_demand.rate), busy (too many names at a time), paused (every authority has asked for a pause).";
     CERTIFICATE_LEFT, "offramp_certificate_expiry_seconds", Gauge, ["name", "source"], "How long a certificate has left, below 0 once it has expired, by its first name and where it comes from (file, acme, local_ca); the 200 that end first.";
     HTTP_CONNECTIONS, "offramp_http_connections_total", Counter, ["protocol"], "Connections that speak HTTP, by their first version.";
     REQUESTS_ACTIVE, "offramp_requests_active", Gauge, [], "Requests in progress.";
@@ -152,6 +153,7 @@ metrics! {
     LOG_STORE_EVENTS, "offramp_log_store_events_total", Counter, ["outcome"], "Events for the log store: stored, or dropped because neither it nor the spool had room.";
     LOG_STORE_SPOOL, "offramp_log_store_spool_bytes", Gauge, [], "Bytes in the spool of the log store.";
     LOG_STORE_SPOOL_LIMIT, "offramp_log_store_spool_limit_bytes", Gauge, [], "The maximum bytes in the spool of the log store.";
+    NOTIFICATIONS, "offramp_notifications_total", Counter, ["name", "result"], "Notifications to a receiver: sent, retried (tries that failed for now), refused by the receiver, or dropped because too many waited or for too long.";
     PROCESS_CPU, "process_cpu_seconds_total", Counter, [], "CPU time of the process, user and system.";
     PROCESS_RESIDENT_MEMORY, "process_resident_memory_bytes", Gauge, [], "Resident memory of the process.";
     PROCESS_OPEN_FDS, "process_open_fds", Gauge, [], "Open file descriptors.";
@@ -161,7 +163,7 @@ metrics! {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, Kind, RELAYED_BYTES, WORKERS};
+    use super::{ALL, MetricKind, RELAYED_BYTES, WORKERS};
     use std::collections::HashSet;
 
     #[test]
@@ -171,8 +173,13 @@ mod tests {
         let families: HashSet<_> = ALL.iter().map(super::Metric::family).collect();
         assert_eq!(families.len(), ALL.len(), "a family occurs twice");
         for metric in ALL {
-            assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
-            assert_eq!(metric.kind == Kind::Info, metric.name.ends_with("_info"), "{}", metric.name);
+            assert_eq!(
+                metric.kind == MetricKind::Counter,
+                metric.name.ends_with("_total"),
+                "{}",
+                metric.name
+            );
+            assert_eq!(metric.kind == MetricKind::Info, metric.name.ends_with("_info"), "{}", metric.name);
             assert!(metric.help.ends_with('.') && !metric.help.contains(['\n', '\\']), "{}", metric.name);
             assert!(metric.name.starts_with("offramp_") || metric.name.starts_with("process_"));
         }

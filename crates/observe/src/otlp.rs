@@ -1,27 +1,27 @@
-//! Figures and spans for an OpenTelemetry collector, in the JSON encoding of OTLP 1.x.
+//! Metrics and spans for OpenTelemetry collectors, in the JSON encoding of OTLP 1.x.
 //!
-//! This module writes the bodies of `POST /v1/metrics` and `POST /v1/traces`; it sends nothing. The encoding is
-//! that of proto3 in JSON, with the ids of traces and spans in hexadecimal (OTLP specification, "JSON Protobuf
-//! Encoding"); numbers of 64 bits are texts. A request that is part of a sampled trace is one span of kind
-//! SERVER, with the attributes of the semantic conventions for HTTP. The query of its target is left out: it
-//! may hold what no third party should see.
+//! This module writes the bodies of `POST /v1/metrics` and `POST /v1/traces`; it sends nothing. The encoding
+//! is that of proto3 in JSON, with ids of traces and spans in hexadecimal (OTLP specification, "JSON Protobuf
+//! Encoding"); 64-bit numbers are strings. Each request of a sampled trace is one span of kind SERVER, with
+//! the attributes of the semantic conventions for HTTP. The query of its target is left out, since it may
+//! hold secrets.
 
 use std::fmt::Display;
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::clients::Client;
+use crate::clients::ClientKey;
 use crate::event::{Event, Tap};
-use crate::exposition::{Build, Distribution, Exposition, Reader, Value};
+use crate::exposition::{Build, Distribution, Exposition, MetricVisitor, SampleValue};
 use crate::facts::{Fault, HttpVersion, RequestFacts, Trace};
-use crate::names::{Kind, Metric};
+use crate::names::{Metric, MetricKind};
 
 mod queue;
 
 pub use queue::{SpanQueue, SpanTally};
 
 impl Exposition {
-    /// Appends the body of a request that exports every figure as of `now`.
+    /// Appends the body of a request that exports every metric as of `now`.
     pub fn render_otlp(&self, now: SystemTime, out: &mut Vec<u8>) {
         let mut figures = Figures { out, began: nanos(self.counters.began()), now: nanos(now), open: None };
         begin(&self.build, "resourceMetrics", "scopeMetrics", "metrics", figures.out);
@@ -31,7 +31,7 @@ impl Exposition {
     }
 }
 
-/// Appends the body of a request that exports `spans`, which a [`SpanQueue`] gave.
+/// Appends the body of a request that exports `spans` from a [`SpanQueue`].
 pub fn render_spans(build: &Build, spans: &[Box<[u8]>], out: &mut Vec<u8>) {
     begin(build, "resourceSpans", "scopeSpans", "spans", out);
     for (index, span) in spans.iter().enumerate() {
@@ -43,7 +43,7 @@ pub fn render_spans(build: &Build, spans: &[Box<[u8]>], out: &mut Vec<u8>) {
     out.extend_from_slice(END);
 }
 
-/// The beginning of every export: the resource. `END` ends it.
+/// Writes the start of an export, down to its list; [`END`] closes it.
 fn begin(build: &Build, resource: &str, scope: &str, list: &str, out: &mut Vec<u8>) {
     let _ = write!(out, r#"{{"{resource}":[{{"resource":{{"attributes":["#);
     text_attribute("service.name", "offramp", out);
@@ -56,16 +56,16 @@ fn begin(build: &Build, resource: &str, scope: &str, list: &str, out: &mut Vec<u
 
 const END: &[u8] = b"]}]}]}";
 
-/// The figures as they grow. Writing into a Vec cannot fail, so the results of `write!` are dropped.
+/// The metrics under construction. Writing into a `Vec` cannot fail, so the results of `write!` are dropped.
 struct Figures<'a> {
     out: &'a mut Vec<u8>,
     began: u128,
     now: u128,
-    /// The metric whose data points are being written, and whether there are any yet.
-    open: Option<(Kind, bool)>,
+    /// The metric of the data points that are being written, and a flag that it has some.
+    open: Option<(MetricKind, bool)>,
 }
 
-impl Reader for Figures<'_> {
+impl MetricVisitor for Figures<'_> {
     fn family(&mut self, metric: &Metric) {
         let is_first = self.open.is_none();
         self.close();
@@ -80,21 +80,21 @@ impl Reader for Figures<'_> {
             _ => "1",
         };
         let _ = write!(self.out, r#","unit":"{unit}","#);
-        // Temporality 2 is CUMULATIVE.
+        // Aggregation temporality 2 is CUMULATIVE.
         let data = match metric.kind {
-            Kind::Counter => r#""sum":{"aggregationTemporality":2,"isMonotonic":true,"dataPoints":["#,
-            Kind::Gauge | Kind::Info => r#""gauge":{"dataPoints":["#,
-            Kind::Histogram => r#""histogram":{"aggregationTemporality":2,"dataPoints":["#,
+            MetricKind::Counter => r#""sum":{"aggregationTemporality":2,"isMonotonic":true,"dataPoints":["#,
+            MetricKind::Gauge | MetricKind::Info => r#""gauge":{"dataPoints":["#,
+            MetricKind::Histogram => r#""histogram":{"aggregationTemporality":2,"dataPoints":["#,
         };
         self.out.extend_from_slice(data.as_bytes());
         self.open = Some((metric.kind, false));
     }
 
-    fn sample(&mut self, metric: &Metric, labels: &[&str], value: Value) {
+    fn sample(&mut self, metric: &Metric, labels: &[&str], value: SampleValue) {
         self.point(metric, labels);
         let _ = match value {
-            Value::Whole(value) => write!(self.out, r#","asInt":"{value}"}}"#),
-            Value::Real(value) => write!(self.out, r#","asDouble":{value:?}}}"#),
+            SampleValue::Whole(value) => write!(self.out, r#","asInt":"{value}"}}"#),
+            SampleValue::Real(value) => write!(self.out, r#","asDouble":{value:?}}}"#),
         };
     }
 
@@ -102,7 +102,7 @@ impl Reader for Figures<'_> {
         self.point(metric, labels);
         let Distribution { buckets, count, sum } = distribution;
         let _ = write!(self.out, r#","count":"{count}","sum":{sum:?},"bucketCounts":["#);
-        // Here each bucket has what is in it alone.
+        // OTLP buckets are not cumulative.
         let mut below = 0;
         for (_, within) in buckets {
             let _ = write!(self.out, r#""{}","#, within - below);
@@ -118,7 +118,7 @@ impl Reader for Figures<'_> {
 }
 
 impl Figures<'_> {
-    /// A data point up to its value.
+    /// Writes a data point up to its value.
     fn point(&mut self, metric: &Metric, labels: &[&str]) {
         if let Some((_, has_points)) = &mut self.open
             && std::mem::replace(has_points, true)
@@ -133,12 +133,12 @@ impl Figures<'_> {
             text_attribute(name, value, self.out);
         }
         let _ = write!(self.out, r#"],"timeUnixNano":"{}""#, self.now);
-        if matches!(metric.kind, Kind::Counter | Kind::Histogram) && !metric.begins_anew() {
+        if matches!(metric.kind, MetricKind::Counter | MetricKind::Histogram) && !metric.begins_anew() {
             let _ = write!(self.out, r#","startTimeUnixNano":"{}""#, self.began);
         }
     }
 
-    /// Ends the metric that is open.
+    /// Closes the current metric.
     fn close(&mut self) {
         if self.open.take().is_some() {
             self.out.extend_from_slice(b"]}}");
@@ -146,17 +146,17 @@ impl Figures<'_> {
     }
 }
 
-/// Takes the spans of sampled requests out of the events, and queues them.
+/// Encodes a span for each request of a sampled trace, and queues it.
 #[derive(Debug)]
 pub struct SpanTap {
     queue: SpanQueue,
-    /// Whether clients are written as networks.
+    /// Set to write networks in place of client addresses.
     anonymize: bool,
     batch: Vec<Box<[u8]>>,
 }
 
 impl SpanTap {
-    /// A tap that fills `queue`; with `anonymize` it writes only the networks of clients.
+    /// A tap that fills `queue`; with `anonymize` it writes networks in place of client addresses.
     #[must_use]
     pub const fn new(queue: SpanQueue, anonymize: bool) -> Self {
         Self { queue, anonymize, batch: Vec::new() }
@@ -181,7 +181,7 @@ impl Tap for SpanTap {
     }
 }
 
-/// Appends one span.
+/// Appends one span as a JSON object.
 fn span(facts: &RequestFacts, trace: &Trace, anonymize: bool, out: &mut Vec<u8>) {
     let begun = nanos(facts.begun);
     let ended = begun + facts.times.total.as_nanos();
@@ -194,12 +194,12 @@ fn span(facts: &RequestFacts, trace: &Trace, anonymize: bool, out: &mut Vec<u8>)
         Some(route) => text(&format!("{} {route}", facts.request.method), out),
         None => text(&facts.request.method, out),
     }
-    // Kind 2 is SERVER.
+    // Span kind 2 is SERVER.
     let _ =
         write!(out, r#","kind":2,"startTimeUnixNano":"{begun}","endTimeUnixNano":"{ended}","attributes":["#);
     attributes(facts, anonymize, out);
     out.extend_from_slice(br#"],"status":{"#);
-    // What is the client's fault is no error of a server span.
+    // Faults of the client are not errors of a SERVER span.
     if facts.status >= 500 || matches!(facts.close.fault, Fault::Server | Fault::Us) {
         out.extend_from_slice(br#""code":2,"message":"#);
         text(facts.close.cause.name(), out);
@@ -225,7 +225,7 @@ fn attributes(facts: &RequestFacts, anonymize: bool, out: &mut Vec<u8>) {
         HttpVersion::Http2 => "2",
     };
     add("network.protocol.version", version);
-    let client = Client::new(&facts.client());
+    let client = ClientKey::new(&facts.client());
     match facts.client_ip() {
         Some(ip) if !anonymize => add("client.address", &ip.to_string()),
         Some(_) => add("client.address", &client.anonymized(true).show(true)),
@@ -257,16 +257,16 @@ fn attributes(facts: &RequestFacts, anonymize: bool, out: &mut Vec<u8>) {
     number("offramp.tries", facts.path.tries.into());
 }
 
-/// An attribute whose value is a text. The key needs no escapes.
+/// Writes a string attribute. The key must need no escapes.
 fn text_attribute(key: impl Display, value: &str, out: &mut Vec<u8>) {
     let _ = write!(out, r#"{{"key":"{key}","value":{{"stringValue":"#);
     text(value, out);
     out.extend_from_slice(b"}}");
 }
 
-/// A text in quotes, escaped.
+/// Writes a quoted and escaped string.
 fn text(text: &str, out: &mut Vec<u8>) {
-    // Writing a text into a Vec cannot fail.
+    // Writing a string into a `Vec` cannot fail.
     let _ = serde_json::to_writer(out, text);
 }
 

@@ -1,7 +1,7 @@
-//! Panics: faults of Offramp's own. Each is counted, and each place in the code logs its first one.
+//! Panics, which are bugs of Offramp: all are counted, and the first at each source location is logged.
 //!
-//! A panic ends one task or thread, never the process by itself. Tasks that the process needs begin anew after a pause
-//! ([`resume`] for threads; `control` has the like for its event loop).
+//! A panic ends one task or thread, never the process. Essential tasks restart after a pause ([`resume`] for
+//! threads; `control` has the equivalent for its event loop).
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -18,34 +18,34 @@ use std::time::Duration;
 
 use crate::{Level, Log};
 
-/// Places of panics that are remembered. Panics elsewhere are counted alone.
+/// Source locations that are remembered. Panics elsewhere are counted only.
 const PLACES: usize = 64;
-/// The longest wait for the log: the thread that panics may hold its lock.
+/// The longest wait for the log, whose lock the panicking thread may hold.
 const LOG_WAIT: Duration = Duration::from_millis(200);
-/// The pause before a thread resumes its work. It doubles up to [`LONGEST`].
+/// The initial pause before a restart. It doubles up to [`LONGEST`].
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The panics of this process. Cheap to clone; all clones are one count.
+/// The panic counter of this process. Cheap to clone; all clones share one count.
 #[derive(Clone, Debug, Default)]
-pub struct Panics(Arc<Inner>);
+pub struct Panics(Arc<PanicsInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct PanicsInner {
     count: AtomicU64,
-    /// Places in the code that were logged.
+    /// Source locations that were logged.
     places: Mutex<HashSet<String>>,
 }
 
 impl Panics {
-    /// The number so far.
+    /// The number of panics so far.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.count.load(Ordering::Relaxed)
     }
 
-    /// Counts and logs the panics of all threads from now on, in place of the report on standard error. That report
-    /// follows once for each place where the environment asks for backtraces (`RUST_BACKTRACE`).
+    /// Installs a panic hook that counts and logs the panics of all threads, in place of the report on
+    /// standard error. With `RUST_BACKTRACE` set, that report follows once per source location.
     pub fn watch(&self, log: Log) {
         let (panics, report) = (self.clone(), take_hook());
         set_hook(Box::new(move |info| {
@@ -55,7 +55,7 @@ impl Panics {
         }));
     }
 
-    /// Counts a panic, and logs it if it is the first of its place. `false` where the log cannot be had.
+    /// Counts a panic, and logs the first of its source location. Returns `false` if the log stays locked.
     fn note(&self, info: &PanicHookInfo<'_>, log: &Log) -> bool {
         self.0.count.fetch_add(1, Ordering::Relaxed);
         let place = info.location().map_or_else(|| "unknown".to_owned(), ToString::to_string);
@@ -77,7 +77,7 @@ impl Panics {
     }
 }
 
-/// The message of a panic that was caught.
+/// The message of a caught panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panicked(String);
 
@@ -97,19 +97,19 @@ impl fmt::Display for Panicked {
 
 impl std::error::Error for Panicked {}
 
-/// Runs `work` and catches its panic. State that `work` shares with others must be valid at each point where it may
-/// panic: atomics, and locks that are taken in spite of poison.
+/// Runs `work` and catches its panic. State that `work` shares must be valid at every point that may panic:
+/// atomics, and locks that are taken in spite of poison.
 ///
 /// # Errors
-/// The panic.
+/// The panic of `work`.
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked::of(&*payload))
 }
 
-/// Awaits `work` and catches its panic, on the terms of [`catch`].
+/// Awaits `work` and catches its panic, under the conditions of [`catch`].
 ///
 /// # Errors
-/// The panic.
+/// The panic of `work`.
 pub async fn caught<F: Future>(work: F) -> Result<F::Output, Panicked> {
     let mut work = pin!(work);
     // A future that has panicked is dropped, never polled again.
@@ -120,8 +120,8 @@ pub async fn caught<F: Future>(work: F) -> Result<F::Output, Panicked> {
     .await
 }
 
-/// Runs `work` on this thread until it returns. After a panic it is run again, with pauses of a second to a minute, on
-/// the terms of [`catch`].
+/// Runs `work` on this thread until it returns. After a panic it runs again, after a pause of a second to a
+/// minute, under the conditions of [`catch`].
 pub fn resume<T>(task: &str, log: &Log, work: impl FnMut() -> T) -> T {
     resume_after(PAUSE, task, log, work)
 }
@@ -131,7 +131,7 @@ fn resume_after<T>(first: Duration, task: &str, log: &Log, mut work: impl FnMut(
     loop {
         match catch(&mut work) {
             Ok(done) => return done,
-            Err(panicked) if pause == first => tell(task, &panicked, pause, log),
+            Err(panicked) if pause == first => log_restart(task, &panicked, pause, log),
             Err(_) => {}
         }
         thread::sleep(pause);
@@ -139,11 +139,11 @@ fn resume_after<T>(first: Duration, task: &str, log: &Log, mut work: impl FnMut(
     }
 }
 
-/// Logs that `task` begins anew `pause` after a panic.
-pub fn tell(task: &str, panicked: &Panicked, pause: Duration, log: &Log) {
+/// Logs that `task` restarts `pause` after a panic.
+pub fn log_restart(task: &str, panicked: &Panicked, pause: Duration, log: &Log) {
     let (reason, seconds) = (panicked.to_string(), pause.as_secs());
     let fields = [("task", task.into()), ("reason", (&reason).into()), ("pause_seconds", seconds.into())];
-    log.error("a task panicked; it begins anew after a pause", &fields);
+    log.error("task panicked; it restarts after a pause", &fields);
 }
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
         Log::open(Output::File(folder.path().join("log")), LogFormat::Logfmt, Level::Debug).unwrap()
     }
 
-    /// One test for all: the hook belongs to the process.
+    /// A single test: the panic hook belongs to the process.
     #[test]
     fn panics_are_counted_and_logged_once_for_each_place() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,30 +1,30 @@
-//! The figures as text: Prometheus 0.0.4 and OpenMetrics 1.0.
+//! Metrics as text: Prometheus 0.0.4 and OpenMetrics 1.0.
 //!
 //! Both come from one [walk](crate::exposition) over the figures; they differ in the names of families, the
-//! kind of `_info`, units, the times at which counting began, and the end mark. The times (`_created`) are
-//! written only for who asks: a Prometheus that does not know better stores each as a series of its own.
+//! type of `_info`, units, creation times, and the end marker. Creation times (`_created`) are written on
+//! request only: a Prometheus without support for them stores each as a series of its own.
 
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use crate::exposition::{Build, Exposition};
 
-use crate::exposition::{Distribution, Reader, Value};
-use crate::names::{Kind, Metric};
+use crate::exposition::{Distribution, MetricVisitor, SampleValue};
+use crate::names::{Metric, MetricKind};
 
 impl Exposition {
     /// Appends the whole page to `out`.
     pub fn render(&self, format: ExpositionFormat, out: &mut Vec<u8>) {
-        self.write(Page { out, format, created: None });
+        self.write(TextPage { out, format, created: None });
     }
 
-    /// The same as OpenMetrics, with the times since when counters and histograms count.
+    /// Like [`render`](Self::render) in OpenMetrics, with the creation times of counters and histograms.
     pub fn render_with_created(&self, out: &mut Vec<u8>) {
         let created = Some(self.counters.began());
-        self.write(Page { out, format: ExpositionFormat::OpenMetrics, created });
+        self.write(TextPage { out, format: ExpositionFormat::OpenMetrics, created });
     }
 
-    fn write(&self, mut page: Page<'_>) {
+    fn write(&self, mut page: TextPage<'_>) {
         self.walk(&mut page);
         if page.format == ExpositionFormat::OpenMetrics {
             page.out.extend_from_slice(b"# EOF\n");
@@ -32,23 +32,23 @@ impl Exposition {
     }
 }
 
-/// How the page is written.
+/// The format of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpositionFormat {
     /// The text format of Prometheus, version 0.0.4.
     Prometheus,
-    /// OpenMetrics 1.0.0.
+    /// The OpenMetrics text format, version 1.0.0.
     OpenMetrics,
 }
 
 impl ExpositionFormat {
-    /// Chooses by the value of the request's `Accept` header (RFC 9110 §12.5.1): OpenMetrics where it is
-    /// named, in a version that we speak, and liked at least as well as plain text; else Prometheus.
+    /// Negotiates by the request's `Accept` header (RFC 9110 §12.5.1): OpenMetrics if a supported version is
+    /// listed with at least the weight of plain text, else Prometheus.
     #[must_use]
     pub fn from_accept(accept: Option<&str>) -> Self {
         let (mut open_metrics, mut plain) = (0, 0);
         for range in accept.unwrap_or_default().split(',') {
-            let range = MediaRange::parse(range);
+            let range = AcceptRange::parse(range);
             match range.name.as_str() {
                 "application/openmetrics-text" if range.version.is_none_or(|v| v == "1.0.0") => {
                     open_metrics = open_metrics.max(range.quality);
@@ -72,14 +72,14 @@ impl ExpositionFormat {
     }
 }
 
-struct MediaRange<'a> {
+struct AcceptRange<'a> {
     name: String,
     version: Option<&'a str>,
-    /// In thousandths.
+    /// The weight in thousandths.
     quality: u16,
 }
 
-impl<'a> MediaRange<'a> {
+impl<'a> AcceptRange<'a> {
     fn parse(range: &'a str) -> Self {
         let mut parts = range.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -97,18 +97,20 @@ impl<'a> MediaRange<'a> {
     }
 }
 
-/// The page as it grows. Writing into a Vec cannot fail, so the results of `write!` are dropped.
-struct Page<'a> {
+/// The page under construction. Writing into a `Vec` cannot fail, so the results of `write!` are dropped.
+struct TextPage<'a> {
     out: &'a mut Vec<u8>,
     format: ExpositionFormat,
     created: Option<SystemTime>,
 }
 
-impl Reader for Page<'_> {
+impl MetricVisitor for TextPage<'_> {
     fn family(&mut self, metric: &Metric) {
         let (family, kind) = match self.format {
             ExpositionFormat::OpenMetrics => (metric.family(), metric.kind),
-            ExpositionFormat::Prometheus if metric.kind == Kind::Info => (metric.name, Kind::Gauge),
+            ExpositionFormat::Prometheus if metric.kind == MetricKind::Info => {
+                (metric.name, MetricKind::Gauge)
+            }
             ExpositionFormat::Prometheus => (metric.name, metric.kind),
         };
         let _ = writeln!(self.out, "# HELP {family} {}", metric.help);
@@ -118,13 +120,13 @@ impl Reader for Page<'_> {
         }
     }
 
-    fn sample(&mut self, metric: &Metric, labels: &[&str], value: Value) {
+    fn sample(&mut self, metric: &Metric, labels: &[&str], value: SampleValue) {
         self.line(metric.name, "", metric, labels, None);
         let _ = match value {
-            Value::Whole(value) => writeln!(self.out, " {value}"),
-            Value::Real(value) => writeln!(self.out, " {value}"),
+            SampleValue::Whole(value) => writeln!(self.out, " {value}"),
+            SampleValue::Real(value) => writeln!(self.out, " {value}"),
         };
-        if metric.kind == Kind::Counter {
+        if metric.kind == MetricKind::Counter {
             self.since(metric, labels);
         }
     }
@@ -144,17 +146,17 @@ impl Reader for Page<'_> {
     }
 }
 
-impl Page<'_> {
-    /// When a counter or histogram began.
+impl TextPage<'_> {
+    /// Writes the creation time of a counter or histogram.
     fn since(&mut self, metric: &Metric, labels: &[&str]) {
-        // What is forgotten and begins anew has no time that we know.
+        // The start time of series that can be evicted is unknown.
         let Some(created) = self.created.filter(|_| !metric.begins_anew()) else { return };
         self.line(metric.family(), "_created", metric, labels, None);
         let since = created.duration_since(UNIX_EPOCH).unwrap_or_default();
         let _ = writeln!(self.out, " {}.{:03}", since.as_secs(), since.subsec_millis());
     }
 
-    /// A line up to its value.
+    /// Writes a line up to its value.
     fn line(&mut self, name: &str, suffix: &str, metric: &Metric, labels: &[&str], bound: Option<f64>) {
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(suffix.as_bytes());
@@ -205,7 +207,7 @@ mod tests {
             (Some("application/openmetrics-text"), OpenMetrics),
             (Some("Application/OpenMetrics-Text; Version=1.0.0; charset=utf-8"), OpenMetrics),
             (Some("application/openmetrics-text;version=0.0.1,text/plain;version=0.0.4;q=0.5"), Prometheus),
-            // What Prometheus 2.50 and 3.0 send.
+            // The headers of Prometheus 2.50 and 3.0.
             (
                 Some(
                     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;\

@@ -1,13 +1,13 @@
-//! What is counted of requests and connections by where they went: route, backend and server.
+//! Counts of requests and connections by destination: route, backend and server.
 //!
-//! A set of these three labels gets its own cells in each worker, when the worker first uses it. The
-//! worker alone writes them, with a plain load and store as [`counters`](crate::counters) does, and finds
-//! them by the addresses of the names, which it keeps alive for that purpose: on the way of a request no
-//! text is compared, hashed or copied. Locks are taken when a worker sees a set for the first time, and by
-//! readers, who lock only the list of a worker's sets.
+//! Each set of these three labels has cells in every worker that uses it. The worker is their only writer,
+//! with a plain load and store as in [`counters`](crate::counters), and finds them by the addresses of the
+//! names, which it keeps alive for that purpose: a request compares, hashes and copies no text. Locks are
+//! taken when a worker sees a set for the first time, and by readers, which lock only the list of a worker's
+//! sets.
 //!
-//! The number of sets is bounded over all workers by [`MOST_SETS`]; what comes later is counted together as
-//! [`OTHER`]. Names come from the configuration, so only many reloads get there.
+//! The number of sets over all workers is bounded by [`MOST_SETS`]; later ones are counted together as
+//! [`OTHER`]. Names come from the configuration, so only many reloads reach the bound.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,20 +18,20 @@ use std::time::Duration;
 
 use foldhash::fast::RandomState;
 
-use crate::facts::{PathFacts, RequestFacts, Traffic};
-use crate::histogram;
+use crate::facts::{ByteCounts, PathFacts, RequestFacts};
+use crate::histogram::{self, DurationCounts};
 
-/// The most sets of labels in a process. Each costs some 800 bytes per worker and up to 60 lines of the page.
+/// The maximum number of label sets. Each takes some 800 bytes per worker and up to 60 lines of the page.
 pub const MOST_SETS: usize = 1000;
-/// The name of the route, the backend and the server of what is counted beyond [`MOST_SETS`].
+/// The name of route, backend and server in the set for everything beyond [`MOST_SETS`].
 pub const OTHER: &str = "other";
 
-/// Where something went. An empty text: nowhere.
+/// The destination of a request or connection. An empty text means none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Labels {
-    /// The route that matched.
+    /// The name of the matching route.
     pub route: Arc<str>,
-    /// Its backend.
+    /// The backend of the route.
     pub backend: Arc<str>,
     /// The server that answered, or was tried last.
     pub server: Arc<str>,
@@ -48,10 +48,10 @@ impl Labels {
     }
 }
 
-/// The methods that are counted apart; the last stands for all others.
+/// Methods with a count of their own; the last stands for all others.
 pub const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "other"];
 
-/// The classes of status codes; the first is of requests that were not answered.
+/// Classes of status codes; the first is for requests without a response.
 pub const CODES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
 fn method_index(method: &str) -> usize {
@@ -79,7 +79,7 @@ const fn code_index(status: u16) -> usize {
 struct Cells([AtomicU64; CELLS]);
 
 #[derive(Debug)]
-struct Set {
+struct LabelSet {
     labels: Labels,
     cells: Cells,
 }
@@ -90,14 +90,14 @@ impl std::fmt::Debug for Cells {
     }
 }
 
-impl Set {
+impl LabelSet {
     fn new(labels: Labels) -> Arc<Self> {
         Arc::new(Self { labels, cells: Cells(std::array::from_fn(|_| AtomicU64::new(0))) })
     }
 
     fn add(&self, cell: usize, amount: u64) {
         let cell = &self.cells.0[cell];
-        // Only the worker that made the set stores here.
+        // The worker that made the set is the only writer.
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
     }
 
@@ -106,7 +106,7 @@ impl Set {
         self.add(first + histogram::SUM, histogram::micros(took));
     }
 
-    fn moved(&self, traffic: Traffic) {
+    fn moved(&self, traffic: ByteCounts) {
         // Most requests have no body.
         if traffic.from_client > 0 {
             self.add(FROM_CLIENT, traffic.from_client);
@@ -133,11 +133,11 @@ impl Set {
     }
 }
 
-/// All sets of all workers: the side of readers.
+/// The sets of all workers: the reader's side.
 #[derive(Debug)]
 pub(crate) struct Series {
     register: Mutex<HashSet<Labels>>,
-    workers: Box<[Mutex<Vec<Arc<Set>>>]>,
+    workers: Box<[Mutex<Vec<Arc<LabelSet>>>]>,
 }
 
 impl Series {
@@ -146,7 +146,7 @@ impl Series {
         Arc::new(Self { register: Mutex::default(), workers })
     }
 
-    /// The sums over all workers, in the order of the labels.
+    /// Sums over all workers, ordered by labels.
     pub(crate) fn read(&self) -> Vec<SetTotals> {
         let mut sums: BTreeMap<Labels, Box<[u64; CELLS]>> = BTreeMap::new();
         for sets in &self.workers {
@@ -161,7 +161,7 @@ impl Series {
         sums.into_iter().map(|(labels, cells)| SetTotals { labels, cells }).collect()
     }
 
-    /// These labels if they are known or there is room for them, else [`OTHER`].
+    /// Returns these labels if they are known or there is room for them, else [`OTHER`].
     fn admit(&self, labels: Labels) -> Labels {
         let mut register = self.register.lock().unwrap_or_else(PoisonError::into_inner);
         if register.contains(&labels) {
@@ -175,37 +175,37 @@ impl Series {
     }
 }
 
-/// One worker's side.
+/// The counting side of one worker.
 #[derive(Debug)]
 pub(crate) struct WorkerSeries {
     series: Arc<Series>,
     worker: usize,
-    known: RefCell<Known>,
+    known: RefCell<KnownSets>,
 }
 
-/// What a worker has seen.
+/// The sets that a worker knows.
 #[derive(Debug, Default)]
-struct Known {
-    by_name: HashMap<Labels, Arc<Set>>,
-    by_address: HashMap<Addresses, (Arc<Set>, Kept), RandomState>,
+struct KnownSets {
+    by_name: HashMap<Labels, Arc<LabelSet>>,
+    by_address: HashMap<NamePointers, (Arc<LabelSet>, Kept), RandomState>,
 }
 
-/// Keeps the names alive, so that no others can come to lie at their addresses.
+/// Keeps names alive, so that their addresses are not reused.
 type Kept = [Option<Arc<str>>; 3];
 
-/// Where three names lie.
+/// The addresses of the three names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Addresses([u64; 3]);
+struct NamePointers([u64; 3]);
 
-impl Addresses {
+impl NamePointers {
     fn of(path: &PathFacts) -> Self {
         let address = |name: &Option<Arc<str>>| name.as_ref().map_or(0, |name| name.as_ptr() as u64);
         Self([address(&path.route), address(&path.backend), address(&path.server)])
     }
 }
 
-impl Hash for Addresses {
-    /// In one piece, which is quicker than three. Addresses use 48 bits.
+impl Hash for NamePointers {
+    /// Hashes one word, which is quicker than three. Addresses have 48 bits.
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [route, backend, server] = self.0;
         state.write_u64(route ^ backend.rotate_left(16) ^ server.rotate_left(32));
@@ -221,16 +221,16 @@ impl WorkerSeries {
         self.with(&facts.path, |set| set.request(facts));
     }
 
-    pub(crate) fn connection_ended(&self, path: &PathFacts, traffic: Traffic) {
+    pub(crate) fn connection_ended(&self, path: &PathFacts, traffic: ByteCounts) {
         self.with(path, |set| {
             set.add(CONNECTIONS, 1);
             set.moved(traffic);
         });
     }
 
-    fn with(&self, path: &PathFacts, count: impl FnOnce(&Set)) {
+    fn with(&self, path: &PathFacts, count: impl FnOnce(&LabelSet)) {
         let mut known = self.known.borrow_mut();
-        let addresses = Addresses::of(path);
+        let addresses = NamePointers::of(path);
         match known.by_address.get(&addresses) {
             Some((set, _)) => count(set),
             None => count(&self.learn(&mut known, addresses, path)),
@@ -238,12 +238,12 @@ impl WorkerSeries {
     }
 
     #[cold]
-    fn learn(&self, known: &mut Known, addresses: Addresses, path: &PathFacts) -> Arc<Set> {
+    fn learn(&self, known: &mut KnownSets, addresses: NamePointers, path: &PathFacts) -> Arc<LabelSet> {
         let labels = Labels::of(path);
         let set = known.by_name.get(&labels).cloned().unwrap_or_else(|| {
             let admitted = self.series.admit(labels);
             let set = known.by_name.entry(admitted).or_insert_with_key(|labels| {
-                let set = Set::new(labels.clone());
+                let set = LabelSet::new(labels.clone());
                 let mut sets =
                     self.series.workers[self.worker].lock().unwrap_or_else(PoisonError::into_inner);
                 sets.push(Arc::clone(&set));
@@ -260,20 +260,20 @@ impl WorkerSeries {
     }
 }
 
-/// Names of this many sets are kept by address, those of past configurations included, before a worker
-/// begins to learn them anew.
+/// The number of address triples cached per worker, those of past configurations included; beyond it the
+/// cache is cleared.
 const MOST_ADDRESSES: usize = 2 * MOST_SETS;
 
-/// What all workers counted of one set of labels.
+/// Counts of one set of labels, summed over all workers.
 #[derive(Clone, Debug)]
 pub struct SetTotals {
-    /// Where it went.
+    /// The destination that these counts are for.
     pub labels: Labels,
     cells: Box<[u64; CELLS]>,
 }
 
 impl SetTotals {
-    /// Requests by an index into [`METHODS`] and one into [`CODES`]; zero for others.
+    /// Requests by index into [`METHODS`] and [`CODES`]; zero for other indexes.
     #[must_use]
     pub fn requests(&self, method: usize, code: usize) -> u64 {
         if method < METHODS.len() && code < CODES.len() {
@@ -283,48 +283,54 @@ impl SetTotals {
         }
     }
 
-    /// All requests.
+    /// Requests of every method and status.
     #[must_use]
     pub fn all_requests(&self) -> u64 {
         self.cells[REQUESTS..REQUESTS + METHODS.len() * CODES.len()].iter().sum()
     }
 
-    /// Finished connections of `tcp` listeners.
+    /// Closed connections of `tcp` listeners.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.cells[CONNECTIONS]
     }
 
-    /// Bytes: of relayed connections, and of the bodies of requests and responses.
+    /// Bytes of relayed connections, and of the bodies of requests and responses.
     #[must_use]
-    pub fn traffic(&self) -> Traffic {
-        Traffic { from_client: self.cells[FROM_CLIENT], to_client: self.cells[TO_CLIENT] }
+    pub fn traffic(&self) -> ByteCounts {
+        ByteCounts { from_client: self.cells[FROM_CLIENT], to_client: self.cells[TO_CLIENT] }
     }
 
-    /// How often a server was tried for a request.
+    /// Attempts to reach a server for a request.
     #[must_use]
     pub fn tries(&self) -> u64 {
         self.cells[TRIES]
     }
 
-    /// Tries beyond the first one of a request.
+    /// Attempts beyond the first of each request.
     #[must_use]
     pub fn retries(&self) -> u64 {
         self.cells[RETRIES]
     }
 
-    /// How long requests waited for a server to have room, in all, in microseconds.
+    /// Total time that requests were queued for a server, in microseconds.
     #[must_use]
     pub fn queue_micros(&self) -> u64 {
         self.cells[QUEUE]
     }
 
-    /// The cells of the durations of requests; see [`histogram`].
+    /// The durations of finished requests.
+    #[must_use]
+    pub fn durations(&self) -> DurationCounts {
+        DurationCounts::of(self.duration())
+    }
+
+    /// The cells of request durations; see [`histogram`].
     pub(crate) fn duration(&self) -> &[u64] {
         &self.cells[DURATION..DURATION + histogram::CELLS]
     }
 
-    /// The cells of the times to the first byte; see [`histogram`].
+    /// The cells of times to the first byte; see [`histogram`].
     pub(crate) fn first_byte(&self) -> &[u64] {
         &self.cells[FIRST_BYTE..FIRST_BYTE + histogram::CELLS]
     }
@@ -345,7 +351,7 @@ const CELLS: usize = REQUESTS + METHODS.len() * CODES.len();
 #[cfg(test)]
 mod tests {
     use super::{Labels, MOST_SETS, OTHER, Series, WorkerSeries, code_index, method_index};
-    use crate::facts::{PathFacts, Traffic};
+    use crate::facts::{ByteCounts, PathFacts};
     use std::sync::Arc;
 
     fn path(route: &str) -> PathFacts {
@@ -353,7 +359,7 @@ mod tests {
         PathFacts { route: name(route), backend: name("b"), server: name("s"), tries: 1 }
     }
 
-    const MOVED: Traffic = Traffic { from_client: 1, to_client: 2 };
+    const MOVED: ByteCounts = ByteCounts { from_client: 1, to_client: 2 };
 
     #[test]
     fn the_same_names_are_one_set_wherever_they_lie() {
@@ -369,7 +375,7 @@ mod tests {
         assert_eq!(sums.len(), 2);
         assert_eq!((&*sums[0].labels.route, sums[0].connections()), ("", 1));
         assert_eq!((&*sums[1].labels.route, sums[1].connections()), ("r", 4));
-        assert_eq!(sums[1].traffic(), Traffic { from_client: 4, to_client: 8 });
+        assert_eq!(sums[1].traffic(), ByteCounts { from_client: 4, to_client: 8 });
     }
 
     #[test]
@@ -379,7 +385,7 @@ mod tests {
         for number in 0..2 * MOST_SETS + 100 {
             workers[number % 2].connection_ended(&path(&number.to_string()), MOVED);
         }
-        // What had room keeps it.
+        // Sets that were admitted keep their cells.
         workers[1].connection_ended(&path("0"), MOVED);
         let sums = series.read();
         assert_eq!(sums.len(), MOST_SETS + 1);

@@ -1,9 +1,8 @@
-//! Where messages end: standard output, standard error, a file, syslog, journald, or nowhere.
+//! Outputs: standard output, standard error, a file, syslog, journald, or none.
 //!
-//! A sink is given whole messages, each one event or one line of the log, in the framing that it asks for.
-//! Streams and files block as their file descriptor does, so only threads that may block own a sink; sockets
-//! give up after a fifth of a second per batch. A sink refuses to buffer (its callers batch), and to be
-//! fatal.
+//! A sink takes whole messages, each one event or one log line, in the framing of its output. Streams and
+//! files block as their descriptor does, so only threads that may block own a sink; sockets give up after 200
+//! ms per batch. A sink does no buffering (its callers batch), and its failures are never fatal.
 
 use std::fs::File;
 use std::io;
@@ -19,35 +18,35 @@ mod syslog;
 pub use rotate::Rotation;
 pub use stream::FILE_MODE;
 pub use syslog::SyslogTarget;
-pub(crate) use syslog::{Facility, SyslogHead};
+pub(crate) use syslog::{Facility, SyslogHead, SyslogPriority};
 
 use journald::Journald;
 use rotate::Rotator;
-use stream::{Stream, open_file};
+use stream::{OutputStream, open_file};
 use syslog::Syslog;
 
-use crate::Error;
+use crate::OutputError;
 
-/// A place to write to, as it is configured.
+/// The destination of messages, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Standard output.
+    /// The standard output of the process.
     Stdout,
-    /// Standard error.
+    /// The standard error of the process.
     Stderr,
-    /// A file, appended to; created with mode 0640 if it does not exist. A named pipe needs a reader.
+    /// A file, appended to; created with mode 0640 if absent. A named pipe needs a reader.
     File(PathBuf),
-    /// The same, rotated by size.
+    /// Like [`File`](Self::File), with rotation by size.
     Rotated(PathBuf, Rotation),
-    /// Syslog.
+    /// Syslog, local or over UDP.
     Syslog(SyslogTarget),
     /// journald's native socket, usually [`JOURNALD_SOCKET`].
     Journald(PathBuf),
-    /// Nowhere.
+    /// No output: messages are discarded.
     None,
 }
 
-/// Where journald listens.
+/// The default path of journald's native socket.
 pub const JOURNALD_SOCKET: &str = "/run/systemd/journal/socket";
 
 impl std::fmt::Display for Output {
@@ -63,23 +62,25 @@ impl std::fmt::Display for Output {
     }
 }
 
-/// How an output wants its messages.
+/// The framing that an output expects.
 #[derive(Debug)]
-pub(crate) enum Framing {
+pub(crate) enum OutputFraming {
     /// Lines that end in a newline.
     Lines,
-    /// Syslog, with what begins every message.
+    /// Syslog messages with this header.
     Syslog(SyslogHead),
-    /// journald's native entries.
+    /// Entries in journald's native protocol.
     Journal,
 }
 
 impl Output {
-    pub(crate) fn framing(&self) -> Framing {
+    pub(crate) fn framing(&self) -> OutputFraming {
         match self {
-            Self::Syslog(target) => Framing::Syslog(SyslogHead::new(target)),
-            Self::Journald(_) => Framing::Journal,
-            Self::Stdout | Self::Stderr | Self::File(_) | Self::Rotated(..) | Self::None => Framing::Lines,
+            Self::Syslog(target) => OutputFraming::Syslog(SyslogHead::new(target)),
+            Self::Journald(_) => OutputFraming::Journal,
+            Self::Stdout | Self::Stderr | Self::File(_) | Self::Rotated(..) | Self::None => {
+                OutputFraming::Lines
+            }
         }
     }
 }
@@ -87,33 +88,33 @@ impl Output {
 /// Messages to be written together.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// The messages, one after the other.
+    /// The messages one after the other.
     pub bytes: Vec<u8>,
-    /// Where each of them ends.
+    /// The end of each message.
     ends: Vec<usize>,
 }
 
 impl Batch {
-    /// Forgets all messages, and keeps the memory.
+    /// Removes all messages, and keeps the allocation.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// Ends a message; an empty one is none.
+    /// Ends the current message; an empty one is ignored.
     pub fn end_message(&mut self) {
         if self.bytes.len() > self.ends.last().copied().unwrap_or(0) {
             self.ends.push(self.bytes.len());
         }
     }
 
-    /// How many messages there are.
+    /// The number of messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if the batch has no messages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -125,151 +126,155 @@ impl Batch {
     }
 }
 
-/// An open output.
+/// An output that has been opened, and its rotation.
 #[derive(Debug)]
 pub struct Sink {
     output: Output,
-    open: Open,
-    /// A failed rotation that was not reported yet.
+    open: OpenOutput,
+    /// A rotation failure not yet reported.
     trouble: Option<io::Error>,
 }
 
 #[derive(Debug)]
-enum Open {
-    Stream(Stream),
-    Rotated(Stream, Rotator),
+enum OpenOutput {
+    Stream(OutputStream),
+    Rotated(OutputStream, Rotator),
     Syslog(Syslog),
     Journald(Journald),
     Nowhere,
 }
 
 impl Sink {
-    /// Opens `output`. The name of a distant syslog is looked up, which may take its time.
+    /// Opens `output`. Resolving the name of a remote syslog may block.
     ///
     /// # Errors
     /// The file cannot be opened or created, the stream is closed, or the socket has no listener.
-    pub fn open(output: Output) -> Result<Self, Error> {
+    pub fn open(output: Output) -> Result<Self, OutputError> {
         let open = open(&output)?;
         Ok(Self { output, open, trouble: None })
     }
 
-    /// Of a file that is open already, to which `output` leads when it is opened anew.
+    /// A sink for a file that is already open; `output` is the path by which it is reopened.
     #[must_use]
     pub fn on(output: Output, file: File) -> Self {
-        Self { output, open: Open::Stream(file.into()), trouble: None }
+        Self { output, open: OpenOutput::Stream(file.into()), trouble: None }
     }
 
-    /// A sink that takes everything and writes nothing.
+    /// A sink that discards everything.
     #[must_use]
     pub const fn none() -> Self {
-        Self { output: Output::None, open: Open::Nowhere, trouble: None }
+        Self { output: Output::None, open: OpenOutput::Nowhere, trouble: None }
     }
 
-    /// What it was opened for.
+    /// The output that the sink writes to.
     #[must_use]
     pub const fn output(&self) -> &Output {
         &self.output
     }
 
-    /// Opens a file anew by its path, after somebody moved it away, and connects a socket anew. Streams stay
+    /// Reopens a file by its path, after a rotation by another program, and reconnects a socket. Streams stay
     /// as they are.
     ///
     /// # Errors
-    /// It cannot be opened; then the old one stays in use.
-    pub fn reopen(&mut self) -> Result<(), Error> {
+    /// It cannot be opened; the old one stays in use.
+    pub fn reopen(&mut self) -> Result<(), OutputError> {
         match &mut self.open {
-            Open::Stream(_) if !matches!(self.output, Output::File(_)) => {}
-            Open::Stream(_) | Open::Rotated(..) => self.open = open(&self.output)?,
-            Open::Syslog(syslog) => syslog.reopen().map_err(|source| self.output.refused(source))?,
-            Open::Journald(journald) => journald.reopen().map_err(|source| self.output.refused(source))?,
-            Open::Nowhere => {}
+            OpenOutput::Stream(_) if !matches!(self.output, Output::File(_)) => {}
+            OpenOutput::Stream(_) | OpenOutput::Rotated(..) => self.open = open(&self.output)?,
+            OpenOutput::Syslog(syslog) => syslog.reopen().map_err(|source| self.output.refused(source))?,
+            OpenOutput::Journald(journald) => {
+                journald.reopen().map_err(|source| self.output.refused(source))?;
+            }
+            OpenOutput::Nowhere => {}
         }
         Ok(())
     }
 
-    /// Writes messages, which must be in the output's framing. To a stream or file it may block as long as
-    /// whoever reads the other end likes; to a socket for a fifth of a second.
+    /// Writes messages, which must be in the output's framing. A stream or file may block for as long as its
+    /// reader does; a socket for 200 ms.
     ///
     /// # Errors
-    /// The system's error (`EPIPE`, `ENOSPC`, …), and how many messages were written before.
+    /// The error of the operating system (`EPIPE`, `ENOSPC`, …), and the number of messages written before
+    /// it.
     pub fn write(&mut self, batch: &Batch) -> Result<(), WriteFailure> {
         let outcome = match &mut self.open {
-            Open::Stream(stream) => write_lines(stream, batch),
-            Open::Rotated(stream, rotator) => {
+            OpenOutput::Stream(stream) => write_lines(stream, batch),
+            OpenOutput::Rotated(stream, rotator) => {
                 if let Err(error) = rotator.make_room(stream, batch.bytes.len()) {
                     self.trouble = Some(error);
                 }
                 write_lines(stream, batch)
             }
-            Open::Syslog(syslog) => syslog.send(batch.messages()),
-            Open::Journald(journald) => journald.send(batch.messages()),
-            Open::Nowhere => Ok(()),
+            OpenOutput::Syslog(syslog) => syslog.send(batch.messages()),
+            OpenOutput::Journald(journald) => journald.send(batch.messages()),
+            OpenOutput::Nowhere => Ok(()),
         };
         outcome.map_err(|(written, error)| WriteFailure { written, error })
     }
 
-    /// Why the file could not be rotated lately, if so; it was written all the same.
+    /// Takes the last rotation failure, if any; the messages were written all the same.
     pub fn take_trouble(&mut self) -> Option<io::Error> {
         self.trouble.take()
     }
 }
 
-/// A write that failed.
+/// The failure of a write after some of the messages.
 #[derive(Debug)]
 pub struct WriteFailure {
-    /// How many messages were written before.
+    /// The number of messages written before the failure.
     pub written: usize,
-    /// What the system said.
+    /// The error of the operating system.
     pub error: io::Error,
 }
 
-/// A message that was torn is not written.
-fn write_lines(stream: &mut Stream, batch: &Batch) -> Result<(), (usize, io::Error)> {
+/// Writes whole lines. A torn message does not count as written.
+fn write_lines(stream: &mut OutputStream, batch: &Batch) -> Result<(), (usize, io::Error)> {
     stream
         .write(&batch.bytes)
         .map_err(|(bytes, error)| (batch.ends.partition_point(|&end| end <= bytes), error))
 }
 
-fn open(output: &Output) -> Result<Open, Error> {
-    let file = |path: &PathBuf| open_file(path).map(Stream::from).map_err(|source| open_failed(path, source));
+fn open(output: &Output) -> Result<OpenOutput, OutputError> {
+    let file =
+        |path: &PathBuf| open_file(path).map(OutputStream::from).map_err(|source| open_failed(path, source));
     Ok(match output {
-        Output::Stdout => Open::Stream(stream("stdout", io::stdout().as_fd().try_clone_to_owned())?),
-        Output::Stderr => Open::Stream(stream("stderr", io::stderr().as_fd().try_clone_to_owned())?),
-        Output::File(path) => Open::Stream(file(path)?),
+        Output::Stdout => OpenOutput::Stream(stream("stdout", io::stdout().as_fd().try_clone_to_owned())?),
+        Output::Stderr => OpenOutput::Stream(stream("stderr", io::stderr().as_fd().try_clone_to_owned())?),
+        Output::File(path) => OpenOutput::Stream(file(path)?),
         Output::Rotated(path, rotation) => {
             let stream = file(path)?;
             let rotator =
                 Rotator::new(*rotation, path, &stream).map_err(|source| open_failed(path, source))?;
-            Open::Rotated(stream, rotator)
+            OpenOutput::Rotated(stream, rotator)
         }
         Output::Syslog(target) => {
-            Open::Syslog(Syslog::open(target.clone()).map_err(|source| output.refused(source))?)
+            OpenOutput::Syslog(Syslog::open(target.clone()).map_err(|source| output.refused(source))?)
         }
         Output::Journald(path) => {
-            Open::Journald(Journald::open(path.clone()).map_err(|source| output.refused(source))?)
+            OpenOutput::Journald(Journald::open(path.clone()).map_err(|source| output.refused(source))?)
         }
-        Output::None => Open::Nowhere,
+        Output::None => OpenOutput::Nowhere,
     })
 }
 
 impl Output {
-    fn refused(&self, source: io::Error) -> Error {
-        Error::Connect { output: self.to_string().into(), source }
+    fn refused(&self, source: io::Error) -> OutputError {
+        OutputError::Connect { output: self.to_string().into(), source }
     }
 }
 
-fn open_failed(path: &std::path::Path, source: io::Error) -> Error {
-    Error::OpenFile { path: path.to_owned(), source }
+fn open_failed(path: &std::path::Path, source: io::Error) -> OutputError {
+    OutputError::OpenFile { path: path.to_owned(), source }
 }
 
-/// A descriptor of our own, past the lock and the buffer of the standard library.
-fn stream(stream: &'static str, fd: io::Result<std::os::fd::OwnedFd>) -> Result<Stream, Error> {
-    fd.map(|fd| File::from(fd).into()).map_err(|source| Error::OpenStream { stream, source })
+/// Opens a duplicate of the descriptor, to bypass the lock and the buffer of the standard library.
+fn stream(stream: &'static str, fd: io::Result<std::os::fd::OwnedFd>) -> Result<OutputStream, OutputError> {
+    fd.map(|fd| File::from(fd).into()).map_err(|source| OutputError::OpenStream { stream, source })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, Open, Output, Sink};
+    use super::{Batch, OpenOutput, Output, Sink};
     use std::fs;
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::PermissionsExt;
@@ -334,7 +339,7 @@ mod tests {
         let path = dir.path().join("log");
         let mut sink = Sink::open(Output::File(path.clone())).unwrap();
         sink.write(&lines(b"whole\nto")).unwrap();
-        let Open::Stream(stream) = &mut sink.open else { panic!("a file is a stream") };
+        let OpenOutput::Stream(stream) = &mut sink.open else { panic!("a file is a stream") };
         stream.torn = true;
         sink.write(&lines(b"next\n")).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "whole\nto\nnext\n");

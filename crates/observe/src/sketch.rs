@@ -1,21 +1,21 @@
-//! The heaviest of many, in bounded memory: the space-saving sketch of Metwally, Agrawal and El Abbadi
-//! ("Efficient computation of frequent and top-k elements in data streams", 2005), for several figures of the
-//! same keys at once.
+//! Heavy hitters in bounded memory: the space-saving sketch of Metwally, Agrawal and El Abbadi ("Efficient
+//! computation of frequent and top-k elements in data streams", 2005), for several figures of the same keys
+//! at once.
 //!
-//! For each figure a sketch watches at most `capacity` keys. A key that is not watched takes the place of the
-//! lightest one, inherits its count, and remembers that as its possible error. So, for each figure:
+//! For each figure a sketch watches at most `capacity` keys. A new key replaces the lightest one, inherits
+//! its count, and remembers that count as its possible error. So, for each figure:
 //!
-//! - every count is at least the truth, and above it by no more than its error;
-//! - no error is above [`floor`](Sketch::floor), and the floor is at most the total divided by the capacity;
-//! - every key whose truth is above the floor is watched;
-//! - the count that is reported of a key (its own, or the floor where it is not watched) never falls, also when
-//!   the key leaves and comes back; so it may be shown as a counter.
+//! - a count is never below the true value, and exceeds it by at most its error;
+//! - no error exceeds [`floor`](Sketch::floor), which is at most the total divided by the capacity;
+//! - every key with a true value above the floor is watched;
+//! - the reported count of a key (its own, or the floor while it is not watched) never falls, even if the key
+//!   leaves and comes back; so it may be exported as a counter.
 //!
 //! One entry holds all figures of a key: an update of a watched key is one look-up and one addition per
-//! figure. The lightest is found through a heap per figure whose counts are brought up to date only when a
-//! place is needed; each repair undoes at least one addition, so an update costs O(log capacity), amortised.
+//! figure. The lightest key is found through a heap per figure whose counts are refreshed only when a place
+//! is needed; each repair makes up for at least one addition, so an update costs O(log capacity), amortised.
 //!
-//! It knows nothing of threads, clocks or clients.
+//! The module is independent of threads, clocks and clients.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -23,34 +23,34 @@ use std::hash::Hash;
 
 use foldhash::fast::RandomState;
 
-/// The heaviest keys of `D` figures, with a value for each watched key.
+/// The heaviest keys of `D` figures, with a value per watched key.
 #[derive(Clone, Debug)]
 pub struct Sketch<K, const D: usize, V = ()> {
     capacity: usize,
     places: HashMap<K, u32, RandomState>,
-    entries: Vec<Entry<K, D, V>>,
+    entries: Vec<SketchEntry<K, D, V>>,
     free: Vec<u32>,
     heaps: [Vec<Leaf>; D],
 }
 
 #[derive(Clone, Debug)]
-struct Entry<K, const D: usize, V> {
-    /// `None` while the place is free.
+struct SketchEntry<K, const D: usize, V> {
+    /// `None` for a free entry.
     key: Option<K>,
     figures: [Figure; D],
     value: V,
 }
 
-/// What is known of one figure of one key.
+/// The estimate of one figure of one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figure {
-    /// At least the truth. Zero: this figure of the key is not watched.
+    /// An upper bound of the true value. Zero if this figure of the key is not watched.
     pub count: u64,
-    /// The count is above the truth by at most this.
+    /// The most by which the count exceeds the true value.
     pub error: u64,
 }
 
-/// One watched key in a figure's heap: the count as it was when last looked at, never above the real one.
+/// A watched key in a figure's heap, with the count of the last visit, which never exceeds the present one.
 #[derive(Clone, Copy, Debug)]
 struct Leaf {
     seen: u64,
@@ -58,8 +58,8 @@ struct Leaf {
 }
 
 impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
-    /// An empty sketch that watches at most `capacity` keys for each figure (and so at most `D` times as many
-    /// in all). Memory is taken as keys come.
+    /// An empty sketch that watches at most `capacity` keys per figure (so at most `D` times as many in all).
+    /// Memory is allocated as keys come.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
@@ -71,8 +71,8 @@ impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
         }
     }
 
-    /// Adds `weights` to the figures of `key`, and gives the value beside it. A weight of zero watches
-    /// nothing new. `None` where the key is watched for no figure.
+    /// Adds `weights` to the figures of `key`, and returns its value. A zero weight does not start to watch a
+    /// figure. Returns `None` if no figure of the key is watched.
     pub fn add<Q>(&mut self, key: &Q, weights: [u64; D]) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -85,9 +85,8 @@ impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
         };
         let mut is_missing = false;
         for (figure, &weight) in self.entries[place as usize].figures.iter_mut().zip(&weights) {
-            // What is watched is not zero, so what becomes the weight itself was not watched. Without a
-            // branch: which figures a request has is hard to foresee.
-            // Nothing that is counted reaches 2^64.
+            // A watched figure is not zero, so a sum equal to the weight means that it was not watched.
+            // Without a branch: the figures of a request are hard to predict. No count reaches 2^64.
             figure.count = figure.count.wrapping_add(weight);
             is_missing |= (figure.count == weight) & (weight != 0);
         }
@@ -97,7 +96,7 @@ impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
         Some(&mut self.entries[place as usize].value)
     }
 
-    /// Watches those figures of a key that have just begun to count.
+    /// Starts to watch the figures of a key that have just become non-zero.
     #[cold]
     fn admit_all(&mut self, place: u32, weights: &[u64; D]) {
         for (dimension, &weight) in weights.iter().enumerate() {
@@ -107,9 +106,10 @@ impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
         }
     }
 
-    /// A place for a key that has none.
+    /// Allocates an entry for a new key.
     fn settle(&mut self, key: K) -> u32 {
-        let entry = Entry { key: Some(key.clone()), figures: [Figure::default(); D], value: V::default() };
+        let entry =
+            SketchEntry { key: Some(key.clone()), figures: [Figure::default(); D], value: V::default() };
         let place = match self.free.pop() {
             Some(place) => {
                 self.entries[place as usize] = entry;
@@ -117,7 +117,7 @@ impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
             }
             None => {
                 self.entries.push(entry);
-                // `D` times the capacity, which no memory holds 2^32 of.
+                // At most `D` times the capacity, far below 2^32.
                 (self.entries.len() - 1) as u32
             }
         };
@@ -125,7 +125,7 @@ impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
         place
     }
 
-    /// Watches a figure of a key, in the place of the lightest where all are taken.
+    /// Watches a figure of a key; replaces the lightest key if the figure is full.
     fn admit(&mut self, dimension: usize, place: u32, weight: u64) {
         if self.heaps[dimension].len() < self.capacity {
             self.entries[place as usize].figures[dimension] = Figure { count: weight, error: 0 };
@@ -143,7 +143,7 @@ impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
         sift_down(heap);
     }
 
-    /// The root of the heap, once it is what it says.
+    /// The root of the heap, once its count is up to date.
     fn lightest(&mut self, dimension: usize) -> Option<Leaf> {
         let heap = &mut self.heaps[dimension];
         loop {
@@ -157,7 +157,7 @@ impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
         }
     }
 
-    /// Watches a figure no longer; the key is forgotten with its last one.
+    /// Stops watching a figure; removes the key with its last one.
     fn dismiss(&mut self, dimension: usize, place: u32) {
         let entry = &mut self.entries[place as usize];
         entry.figures[dimension] = Figure::default();
@@ -170,8 +170,8 @@ impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
         }
     }
 
-    /// No error of this figure is above the floor, and no key that is not watched has more: the smallest
-    /// count, or zero while there is room.
+    /// The largest error of this figure, and the largest true value of a key that is not watched: the
+    /// smallest count, or zero while there is room.
     #[must_use]
     pub fn floor(&self, dimension: usize) -> u64 {
         let heap = &self.heaps[dimension];
@@ -182,26 +182,26 @@ impl<K: Hash + Eq + Clone, const D: usize, V: Default> Sketch<K, D, V> {
         counts.min().unwrap_or(0)
     }
 
-    /// Every watched key, in no order.
+    /// Every watched key, in arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &[Figure; D], &V)> {
         let entries = self.entries.iter();
         entries.filter_map(|entry| Some((entry.key.as_ref()?, &entry.figures, &entry.value)))
     }
 
-    /// How many keys are watched for anything.
+    /// The number of keys watched for any figure.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether nothing is watched.
+    /// Returns `true` if no key is watched.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 }
 
-/// Brings the last leaf up to where it belongs.
+/// Moves the last leaf up to its place.
 fn sift_up(heap: &mut [Leaf]) {
     let Some(mut at) = heap.len().checked_sub(1) else { return };
     while at > 0 {
@@ -214,7 +214,7 @@ fn sift_up(heap: &mut [Leaf]) {
     }
 }
 
-/// Brings the first leaf down to where it belongs.
+/// Moves the root down to its place.
 fn sift_down(heap: &mut [Leaf]) {
     let mut at = 0;
     loop {
@@ -237,7 +237,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// Keys drawn so that some are heavy: the smaller, the more frequent.
+    /// Skewed keys: the smaller, the more frequent.
     fn updates() -> impl Strategy<Value = Vec<(u32, [u64; 2])>> {
         let key = (0_u32..60, 0_u32..60).prop_map(|(a, b)| a * b / 30);
         prop::collection::vec((key, [0_u64..4, 0_u64..1000]), 0..800)

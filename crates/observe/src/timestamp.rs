@@ -1,22 +1,21 @@
-//! Points in time as text in UTC: RFC 3339, and as the common log format has it.
+//! Timestamps in UTC: RFC 3339 and the common log format.
 //!
-//! Written by hand because it is twenty lines of arithmetic on the hot side of the flusher, and a calendar
-//! crate would bring time zones, parsing and formatting languages that nobody here asks for. It refuses to
-//! know about leap seconds, as Unix time does.
+//! Hand-written: it is twenty lines of arithmetic on the hot side of the flusher, and a calendar crate would
+//! bring time zones, parsing and format strings that are not needed here. Leap seconds do not exist, as in
+//! Unix time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How finely a timestamp is written.
+/// The precision of a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// `2026-11-21T20:51:00Z`
+    /// Without a fraction: `2026-11-21T20:51:00Z`
     Seconds,
-    /// `2026-11-21T20:51:00.123456Z`
+    /// With six digits of the second: `2026-11-21T20:51:00.123456Z`
     Micros,
 }
 
-/// Appends `time` to `out`. Years outside of 0000–9999 cannot be written in RFC 3339; such times become the
-/// nearest one that can.
+/// Appends `time` to `out`. Times outside the years 0000–9999, which RFC 3339 cannot express, are clamped.
 pub fn write_rfc3339(out: &mut Vec<u8>, time: SystemTime, precision: Precision) {
     let mut text = rfc3339_micros(time);
     let end = match precision {
@@ -29,7 +28,7 @@ pub fn write_rfc3339(out: &mut Vec<u8>, time: SystemTime, precision: Precision) 
     out.extend_from_slice(&text[..end]);
 }
 
-/// `time` with microseconds; the same bounds hold.
+/// `time` with microseconds, clamped like [`write_rfc3339`].
 #[must_use]
 pub fn rfc3339_micros(time: SystemTime) -> [u8; 27] {
     let civil = Civil::from(time);
@@ -44,13 +43,13 @@ pub fn rfc3339_micros(time: SystemTime) -> [u8; 27] {
     text
 }
 
-/// `time` in UTC as the common log format has it: `21/Nov/2026:20:51:00 +0000`.
+/// `time` in UTC in the common log format: `21/Nov/2026:20:51:00 +0000`.
 #[must_use]
 pub fn common_log(time: SystemTime) -> [u8; 26] {
     let civil = Civil::from(time);
     let mut text = *b"00/Mon/0000:00:00:00 +0000";
     digits(&mut text[0..2], civil.day);
-    // A month is 1 to 12.
+    // Months count from 1 to 12.
     text[3..6].copy_from_slice(MONTHS[civil.month as usize - 1].as_bytes());
     digits(&mut text[7..11], civil.year);
     digits(&mut text[12..14], civil.second / 3600);
@@ -64,9 +63,9 @@ struct Civil {
     year: u32,
     month: u32,
     day: u32,
-    /// Of the day.
+    /// The second of the day.
     second: u32,
-    /// Of the second.
+    /// The microsecond of the second.
     micro: u32,
 }
 
@@ -76,28 +75,28 @@ impl From<SystemTime> for Civil {
             Ok(after) if after.as_secs() <= MAX_SECONDS => {
                 (after.as_secs().cast_signed(), after.subsec_micros())
             }
-            // Not of our time.
+            // Before 1970, or beyond the year 9999.
             _ => {
                 let micros = unix_micros(time).clamp(MIN_MICROS, MAX_MICROS);
-                // The rest of a division by a million fits.
+                // The remainder of a division by a million fits.
                 (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000) as u32)
             }
         };
         let (year, month, day) = civil_from_days(seconds.div_euclid(86_400));
-        // The rest of a division by 86,400 fits, and so do the parts of a date within the bounds above, of
-        // which none is negative.
+        // The remainder of a division by 86,400 fits, and so do the parts of a date within the bounds, none
+        // of which is negative.
         let second = seconds.rem_euclid(86_400) as u32;
         Self { year: year as u32, month: month as u32, day: day as u32, second, micro }
     }
 }
 
-/// Writes the last decimal digits of `number`, as many as there is room for.
+/// Writes the last decimal digits of `number`, as many as fit.
 #[inline(always)]
 fn digits(room: &mut [u8], number: u32) {
     let mut rest = number;
     // Every part has an even number of digits.
     for pair in room.as_chunks_mut::<2>().0.iter_mut().rev() {
-        // Both are below ten.
+        // Both digits are below ten.
         *pair = [b'0' + (rest % 100 / 10) as u8, b'0' + (rest % 10) as u8];
         rest /= 100;
     }
@@ -108,14 +107,14 @@ fn unix_micros(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
         Err(before) => {
-            // Rounded down, towards the past, like the times after 1970.
+            // Rounds down, towards the past, like the times after 1970.
             let nanos = i128::try_from(before.duration().as_nanos()).unwrap_or(i128::MAX);
             i64::try_from((-nanos).div_euclid(1000)).unwrap_or(i64::MIN)
         }
     }
 }
 
-/// Days since 1970-01-01 to year, month and day of the proleptic Gregorian calendar. Years are counted from
+/// Converts days since 1970-01-01 to year, month and day of the proleptic Gregorian calendar. Years start in
 /// March, so that the leap day is the last of its year; an era is 400 years.
 const fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + DAYS_0000_03_01_TO_1970;
@@ -134,11 +133,11 @@ const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const DAYS_PER_ERA: i64 = 146_097;
 const DAYS_0000_03_01_TO_1970: i64 = 719_468;
-/// 0000-01-01T00:00:00Z.
+/// The time 0000-01-01T00:00:00Z, the earliest.
 const MIN_MICROS: i64 = -62_167_219_200_000_000;
-/// 9999-12-31T23:59:59Z.
+/// The time 9999-12-31T23:59:59Z, the latest.
 const MAX_SECONDS: u64 = 253_402_300_799;
-/// 9999-12-31T23:59:59.999999Z.
+/// The time 9999-12-31T23:59:59.999999Z, the latest.
 const MAX_MICROS: i64 = 253_402_300_799_999_999;
 
 #[cfg(test)]

@@ -1,37 +1,36 @@
-//! What TLS sessions agreed upon, how long their handshakes took, and why others failed: as counts, in
-//! bounded memory.
+//! Statistics of TLS sessions in bounded memory: negotiated parameters, handshake time, failures by cause.
 //!
-//! Sessions are counted by the whole of what was agreed (version, suite, group, full or resumed), because
-//! every share that one may ask for is a sum over it; a client shows only a few such combinations.
+//! Sessions are counted by the whole combination (version, suite, group, full or resumed), because every
+//! share of interest is a sum over it; a client shows only a few combinations.
 
 use std::time::Duration;
 
 use crate::facts::{Cause, ConnectionFacts, Handshake, TlsVersion};
 use crate::histogram::micros;
 
-/// The mix of some sessions.
+/// Counts of a group of sessions.
 #[derive(Clone, Debug, Default)]
 pub struct TlsMix {
-    sessions: Vec<(Session, u64)>,
+    sessions: Vec<(SessionParameters, u64)>,
     failures: Vec<(Cause, u64)>,
     handshake_micros: u64,
 }
 
-/// What a session agreed upon.
+/// The negotiated parameters of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionParameters {
     /// The version; `None` stands for all sessions beyond [`TlsMix::MOST_SESSIONS`] combinations.
     pub version: Option<TlsVersion>,
-    /// The cipher suite, by its IANA name.
+    /// The IANA name of the cipher suite.
     pub suite: &'static str,
-    /// The key-exchange group, by its IANA name; empty if a resumption had none.
+    /// The IANA name of the key-exchange group; empty for a resumption without key exchange.
     pub group: &'static str,
-    /// Whether it was resumed.
+    /// Full handshake or resumption.
     pub kind: Handshake,
 }
 
-impl Session {
-    /// Whether the key exchange is post-quantum: it has an ML-KEM part.
+impl SessionParameters {
+    /// Returns `true` if the key exchange is post-quantum: it has an ML-KEM part.
     #[must_use]
     pub fn is_post_quantum(&self) -> bool {
         self.group.contains("MLKEM")
@@ -39,10 +38,10 @@ impl Session {
 }
 
 impl TlsMix {
-    /// The most combinations that are kept apart: more than any honest client shows.
+    /// The maximum number of combinations: more than any honest client shows.
     pub const MOST_SESSIONS: usize = 64;
 
-    /// Counts what came of the handshake of a connection. `false` if it had none.
+    /// Counts the outcome of a connection's handshake. Returns `false` if there was none.
     pub(crate) fn count(&mut self, facts: &ConnectionFacts) -> bool {
         let Some(took) = facts.times.handshake else { return false };
         match facts.tls.handshake {
@@ -54,7 +53,7 @@ impl TlsMix {
 
     fn succeeded(&mut self, facts: &ConnectionFacts, kind: Handshake, took: Duration) {
         let tls = &facts.tls;
-        let mut session = Session {
+        let mut session = SessionParameters {
             version: tls.version,
             suite: tls.suite.unwrap_or_default(),
             group: tls.group.unwrap_or_default(),
@@ -62,30 +61,30 @@ impl TlsMix {
         };
         let known = self.sessions.iter().any(|(known, _)| *known == session);
         if !known && self.sessions.len() >= Self::MOST_SESSIONS {
-            session = Session { version: None, suite: "other", group: "other", kind };
+            session = SessionParameters { version: None, suite: "other", group: "other", kind };
         }
         bump(&mut self.sessions, session);
         self.handshake_micros = self.handshake_micros.saturating_add(micros(took));
     }
 
-    /// Completed handshakes by what they agreed upon.
-    pub fn sessions(&self) -> impl Iterator<Item = (&Session, u64)> {
+    /// Completed handshakes by negotiated parameters.
+    pub fn sessions(&self) -> impl Iterator<Item = (&SessionParameters, u64)> {
         self.sessions.iter().map(|(session, count)| (session, *count))
     }
 
-    /// Failed handshakes by their cause.
+    /// Failed handshakes by cause.
     pub fn failures(&self) -> impl Iterator<Item = (Cause, u64)> {
         self.failures.iter().copied()
     }
 
-    /// How long completed handshakes took in all, in microseconds.
+    /// The total time of completed handshakes, in microseconds.
     #[must_use]
     pub const fn handshake_micros(&self) -> u64 {
         self.handshake_micros
     }
 }
 
-/// Counts one more of `what`. A list is as long as there are causes, or is bounded by its caller.
+/// Increments the count of `what`. The list has one entry per cause, or is bounded by the caller.
 fn bump<T: PartialEq>(list: &mut Vec<(T, u64)>, what: T) {
     match list.iter_mut().find(|(known, _)| *known == what) {
         Some((_, count)) => *count += 1,

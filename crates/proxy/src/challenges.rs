@@ -13,7 +13,7 @@ use offramp_certs::acme::challenge::PROTOCOL;
 use offramp_tls::Configs;
 use offramp_wire::client_hello::ClientHello;
 
-/// Where requests for responses lie (RFC 8555 section 8.3).
+/// The path of requests for responses (RFC 8555 section 8.3).
 const PATH: &str = "/.well-known/acme-challenge/";
 
 /// The responses that are in force, swapped whole.
@@ -24,7 +24,7 @@ pub struct Challenges {
 }
 
 impl Challenges {
-    /// None yet.
+    /// No challenges yet.
     #[must_use]
     pub fn none() -> Arc<Self> {
         Arc::default()
@@ -40,7 +40,7 @@ impl Challenges {
         self.responses.rcu(|all| changed(all, token, response));
     }
 
-    /// How a challenge by handshake is answered, if `hello` is one that is expected.
+    /// The answer to a challenge by handshake, if `hello` is one that is expected.
     pub(crate) fn handshake(&self, hello: &ClientHello<'_>) -> Option<Configs> {
         let mut offered = hello.alpn();
         if offered.next() != Some(PROTOCOL) || offered.next().is_some() {
@@ -49,7 +49,7 @@ impl Challenges {
         self.handshake_for(&hello.server_name().host()?.to_ascii_lowercase())
     }
 
-    /// How a handshake of the protocol for `name`, in lower case, is answered, if it is one that is expected.
+    /// The answer to a handshake of the protocol for `name`, in lower case, if it is one that is expected.
     #[must_use]
     pub fn handshake_for(&self, name: &str) -> Option<Configs> {
         self.handshakes.load().get(name).cloned()

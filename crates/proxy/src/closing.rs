@@ -1,7 +1,7 @@
 //! The end of a client's connection where it is not the ordinary one.
 //!
 //! Closing a socket with unread input makes the kernel send a reset, which can overtake and destroy
-//! what was said last. So after a last word the direction is shut, and what still comes is read and
+//! what was said last. So after the last bytes the direction is shut, and what still comes is read and
 //! dropped for a moment.
 
 use std::cell::Cell;
@@ -14,21 +14,21 @@ use offramp_net::Socket;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::worker::Worker;
+use crate::resources::Resources;
 
-/// How long a client has to take a last word, and then to send more or to close.
+/// The time that a client has to take the last bytes, and then to send more or to close.
 const PATIENCE: Duration = Duration::from_millis(STILL);
-/// How long it has in all: many clients look at the answer to an upload only when all of the upload has left.
+/// The time that it has in all: many clients read the response to an upload only when all of the upload has left.
 const LONGEST: Duration = Duration::from_millis(LINGERS);
-/// How much of it is read at a time, at the most: then others have a turn.
+/// The most bytes of one read: then others have a turn.
 const PIECE: usize = 256 * 1024;
-/// How many connections of a worker are waited for at a time. The next ones are closed without a wait.
+/// The connections of a worker that linger at a time. More are closed without a wait.
 const LINGERING: usize = 1000;
 
 /// Sends `last`, ends the direction, and waits a moment for the peer to close, or for the end of a drain.
 ///
-/// What comes meanwhile is dropped into the worker's scratch: a connection that lingers has no buffer.
-pub(crate) async fn farewell(worker: &Worker, socket: &Socket, last: &[u8]) {
+/// Bytes that come meanwhile are dropped into the worker's scratch: a connection that lingers has no buffer.
+pub(crate) async fn farewell(worker: &Resources, socket: &Socket, last: &[u8]) {
     let goodbye = async {
         let written = timeout(PATIENCE, socket.write_all(last)).await;
         written.map_err(|_| io::ErrorKind::TimedOut)??;
@@ -36,17 +36,17 @@ pub(crate) async fn farewell(worker: &Worker, socket: &Socket, last: &[u8]) {
         let Some(_lingers) = Lingers::begin(&worker.lingering) else { return Ok(()) };
         drop_the_rest(worker, socket).await
     };
-    // Who is told goodbye because the drain ends has its moment as well.
-    let before = !worker.cut.is_now();
+    // A farewell that is said because the drain ends has its moment as well.
+    let before = !worker.drain.is_cut();
     tokio::select! {
         biased;
-        () = worker.cut.wait(), if before => {}
+        () = worker.drain.cut(), if before => {}
         _ = timeout(LONGEST, goodbye) => {}
     }
 }
 
 /// Reads and drops as much as [`MOST_DROPPED`].
-async fn drop_the_rest(worker: &Worker, socket: &Socket) -> io::Result<()> {
+async fn drop_the_rest(worker: &Resources, socket: &Socket) -> io::Result<()> {
     let mut dropped = 0;
     loop {
         let read = poll_fn(|cx| {
@@ -64,11 +64,11 @@ async fn drop_the_rest(worker: &Worker, socket: &Socket) -> io::Result<()> {
     }
 }
 
-/// One of those that are waited for.
+/// A connection that lingers, for the count of the worker.
 struct Lingers<'a>(&'a Cell<usize>);
 
 impl<'a> Lingers<'a> {
-    /// `None` where there are too many.
+    /// `None` where too many linger.
     fn begin(count: &'a Cell<usize>) -> Option<Self> {
         (count.get() < LINGERING).then(|| {
             count.set(count.get() + 1);
@@ -102,11 +102,12 @@ mod tests {
     }
 
     #[test]
-    fn who_lingers_has_no_buffer_of_its_own() {
-        rig::block_on(|worker| async move {
+    fn a_connection_that_lingers_has_no_buffer_of_its_own() {
+        rig::block_on(|event_loop| async move {
+            let worker = &event_loop.resources;
             let (client, socket) = held(&[0x5a; 3000]);
             worker.scratch.borrow_mut().bytes.fill(0);
-            let mut goodbye = Box::pin(farewell(&worker, &socket, b"last"));
+            let mut goodbye = Box::pin(farewell(worker, &socket, b"last"));
             assert!(size_of_val(&*goodbye) <= 512, "{} bytes", size_of_val(&*goodbye));
             let dropped = poll_fn(|cx| {
                 assert!(goodbye.as_mut().poll(cx).is_pending(), "the client has not closed");
@@ -122,8 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_linger_and_the_next_one_is_told_and_closed() {
-        rig::block_on(|worker| async move {
+    fn only_so_many_linger_and_the_next_one_is_closed_behind_its_last_bytes() {
+        rig::block_on(|event_loop| async move {
+            let worker = &event_loop.resources;
             let count = Cell::new(0);
             let all: Vec<_> = (0..LINGERING + 5).filter_map(|_| Lingers::begin(&count)).collect();
             assert_eq!((all.len(), count.get()), (LINGERING, LINGERING));
@@ -133,7 +135,7 @@ mod tests {
             worker.lingering.set(LINGERING);
             let (mut client, socket) = held(b"");
             // The client keeps its side open, and is not waited for.
-            farewell(&worker, &socket, b"last").await;
+            farewell(worker, &socket, b"last").await;
             drop(socket);
             let mut received = Vec::new();
             std::io::Read::read_to_end(&mut client, &mut received).unwrap();

@@ -1,5 +1,5 @@
-//! What clients show of who they are. Names and passwords: a file of users, how their passwords are hashed, and who checks
-//! them. Tokens ([`jwt`]).
+//! Credentials of clients. Names and passwords: a file of users, the hashes of their passwords, and the threads
+//! that check them. Tokens ([`jwt`]).
 //!
 //! A check of a password costs tens of milliseconds of CPU time on purpose, so that no worker does it itself ([`Logins`]).
 
@@ -13,6 +13,6 @@ mod throttle;
 mod users;
 
 pub use hash::PasswordHash;
-pub use logins::Logins;
-pub(crate) use logins::{KnownPasswords, Outcome};
+pub(crate) use logins::KnownPasswords;
+pub use logins::{LoginOutcome, Logins};
 pub use users::{Mistake, Users, user_line};

@@ -19,18 +19,18 @@ pub const PENDING: usize = 64;
 /// Refusals that are remembered: with names of full length about 2 MiB.
 pub const REFUSED: usize = 4096;
 
-/// Which names may be demanded, as one `[[certificate]]` says.
+/// The names that may be demanded by one `[[certificate]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DemandRule {
     /// The names that may have a certificate without a question.
     pub names: Vec<DnsPattern>,
-    /// Whether somebody is asked about all others.
+    /// Set if the endpoint is asked about all other names.
     pub asks: bool,
-    /// How long a handshake waits.
+    /// The longest wait of a handshake.
     pub wait: Duration,
 }
 
-/// What became of names that clients asked for.
+/// The number of names that clients asked for, by outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemandOutcome {
     /// There is a certificate.
@@ -39,7 +39,7 @@ pub enum DemandOutcome {
     Failed,
     /// The name may not have one.
     Denied,
-    /// Nobody said whether it may have one.
+    /// The endpoint did not say if the name may have one.
     Unanswered,
     /// More names than `rate` allows.
     OverRate,
@@ -50,7 +50,7 @@ pub enum DemandOutcome {
 }
 
 impl DemandOutcome {
-    /// All of them.
+    /// All outcomes, in the order of [`Demand::totals`].
     pub const ALL: [Self; 7] = [
         Self::Obtained,
         Self::Failed,
@@ -79,14 +79,14 @@ impl DemandOutcome {
 /// The names that are on their way, and those that were refused.
 pub struct Demand {
     rules: ArcSwap<Vec<DemandRule>>,
-    names: Mutex<Names>,
+    names: Mutex<DemandedNames>,
     sender: mpsc::Sender<Box<str>>,
     counts: [AtomicU64; 7],
 }
 
 #[derive(Default)]
-struct Names {
-    /// Whoever waits sees the sender go.
+struct DemandedNames {
+    /// Names that are being worked on. Waiters see the end of the sender.
     pending: HashMap<Box<str>, watch::Sender<()>>,
     refused: HashMap<Box<str>, Instant>,
     /// The refused ones, the oldest first.
@@ -94,12 +94,12 @@ struct Names {
 }
 
 /// A name that is on its way.
-pub(crate) struct Waiting {
+pub(crate) struct DemandWaiter {
     done: watch::Receiver<()>,
     wait: Duration,
 }
 
-impl Waiting {
+impl DemandWaiter {
     /// Waits until it is known what became of the name, but no longer than the rule says, nor until `latest`.
     pub(crate) async fn end(mut self, latest: tokio::time::Instant) {
         let deadline = latest.min(tokio::time::Instant::now() + self.wait);
@@ -109,7 +109,7 @@ impl Waiting {
 }
 
 impl Demand {
-    /// Nothing may be demanded yet. The receiver gets each name once, and whoever has it must [`Demand::end`] it.
+    /// Nothing may be demanded yet. The receiver gets each name once, and must [`Demand::end`] it.
     #[must_use]
     pub fn new() -> (Arc<Self>, mpsc::Receiver<Box<str>>) {
         let (sender, receiver) = mpsc::channel(PENDING);
@@ -117,7 +117,7 @@ impl Demand {
         (Arc::new(Self { rules, names, sender, counts }), receiver)
     }
 
-    /// Which names may be demanded from now on. Refusals are forgotten: the rules may be others.
+    /// Sets the rules for names from now on. Refusals are forgotten: the rules may be others.
     pub fn set_rules(&self, rules: Vec<DemandRule>) {
         if *self.rules.load_full() != rules {
             self.rules.store(Arc::new(rules));
@@ -128,7 +128,7 @@ impl Demand {
     }
 
     /// A client asks for `name`, which has no certificate; something to wait for, where that is worth it.
-    pub(crate) fn ask(&self, name: &str, now: Instant) -> Option<Waiting> {
+    pub(crate) fn ask(&self, name: &str, now: Instant) -> Option<DemandWaiter> {
         let rules = self.rules.load();
         if rules.is_empty() {
             return None;
@@ -139,7 +139,7 @@ impl Demand {
         let wait = by_name.or_else(|| rules.iter().find(|rule| rule.asks))?.wait;
         let mut names = self.lock();
         if let Some(sender) = names.pending.get(name) {
-            return Some(Waiting { done: sender.subscribe(), wait });
+            return Some(DemandWaiter { done: sender.subscribe(), wait });
         }
         if names.refused.get(name).is_some_and(|until| *until > now) {
             return None;
@@ -151,11 +151,10 @@ impl Demand {
         }
         let (sender, done) = watch::channel(());
         names.pending.insert(name.into(), sender);
-        Some(Waiting { done, wait })
+        Some(DemandWaiter { done, wait })
     }
 
-    /// Nobody works on `name` any more: whoever waits for it goes on. Until `refused`, if that is given, nobody begins
-    /// anew.
+    /// Ends the work on `name`: its waiters go on. Until `refused`, if that is given, no work begins anew.
     pub fn end(&self, name: &str, refused: Option<Instant>) {
         let mut names = self.lock();
         names.pending.remove(name);
@@ -175,13 +174,13 @@ impl Demand {
         self.counts[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many names came to which end.
+    /// Number of names by outcome.
     #[must_use]
     pub fn totals(&self) -> [(DemandOutcome, u64); 7] {
         DemandOutcome::ALL.map(|outcome| (outcome, self.counts[outcome as usize].load(Ordering::Relaxed)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Names> {
+    fn lock(&self) -> MutexGuard<'_, DemandedNames> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

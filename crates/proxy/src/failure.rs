@@ -2,36 +2,33 @@
 
 use std::io;
 
-use http::StatusCode;
 use offramp_certs::client_auth::identity;
 use offramp_certs::explain::{TlsPeer, tls_error};
 use offramp_observe::facts::FatalAlert;
 use offramp_observe::{Cause, Close};
-use offramp_record::{Alert, Fault};
+use offramp_record::{Alert, RecordFault};
 use offramp_tls::{HandshakeError, HandshakeFault, SessionError};
-use offramp_upstream::{Breach, Failure, Fault as UpstreamFault, Reason, Unreachable};
+use offramp_upstream::{Breach, ConnectFault, Unreachable, UpstreamFault};
 use offramp_wire::HelloFault;
 use rustls::{CertificateError, Error as TlsError, PeerIncompatible};
 
-use crate::l7::{Record, Refusal};
-
 /// A fault of the client's records; its alert was sent.
-pub(crate) fn record(fault: Fault) -> Close {
+pub(crate) fn record(fault: RecordFault) -> Close {
     let cause = match fault {
-        Fault::BadRecordMac => Cause::BadRecordMac,
-        Fault::RecordOverflow => Cause::RecordOverflow,
-        Fault::BadHeader | Fault::BadAlert | Fault::BadHandshake => Cause::DecodeError,
-        Fault::BadAlertLevel | Fault::BadKeyUpdate => Cause::IllegalParameter,
-        Fault::UnexpectedType
-        | Fault::NoContentType
-        | Fault::UnexpectedHandshake
-        | Fault::StraddlesKeyChange
-        | Fault::Interleaved
-        | Fault::TooManyWarnings => Cause::UnexpectedMessage,
-        Fault::TooManyEmpty => Cause::EmptyRecords,
-        Fault::TooManyKeyUpdates => Cause::KeyUpdates,
-        Fault::TooManyRenegotiations => Cause::Renegotiation,
-        Fault::SequenceExhausted => Cause::SequenceLimit,
+        RecordFault::BadRecordMac => Cause::BadRecordMac,
+        RecordFault::RecordOverflow => Cause::RecordOverflow,
+        RecordFault::BadHeader | RecordFault::BadAlert | RecordFault::BadHandshake => Cause::DecodeError,
+        RecordFault::BadAlertLevel | RecordFault::BadKeyUpdate => Cause::IllegalParameter,
+        RecordFault::UnexpectedType
+        | RecordFault::NoContentType
+        | RecordFault::UnexpectedHandshake
+        | RecordFault::StraddlesKeyChange
+        | RecordFault::Interleaved
+        | RecordFault::TooManyWarnings => Cause::UnexpectedMessage,
+        RecordFault::TooManyEmpty => Cause::EmptyRecords,
+        RecordFault::TooManyKeyUpdates => Cause::KeyUpdates,
+        RecordFault::TooManyRenegotiations => Cause::Renegotiation,
+        RecordFault::SequenceExhausted => Cause::SequenceLimit,
     };
     sent(Close::from(cause), fault.alert()).with_detail(&fault.to_string())
 }
@@ -62,7 +59,7 @@ pub(crate) fn server(error: &io::Error) -> Close {
     }
 }
 
-/// Where the kernel has run out of something, or the fault is our own, that is the cause; else `otherwise`.
+/// Names the resource that the kernel has run out of, or the fault of our own, as the cause; else `otherwise`.
 pub(crate) fn resources(error: &io::Error, otherwise: Cause) -> Close {
     Close::from(ours(error).unwrap_or(otherwise)).with_detail(&error.to_string())
 }
@@ -82,7 +79,7 @@ fn ours(error: &io::Error) -> Option<Cause> {
     }
 }
 
-/// Whether an error says nothing about the peer of the socket.
+/// The error is not the peer's fault: the kernel has run out of something, or we have failed.
 pub(crate) fn is_ours(error: &io::Error) -> bool {
     ours(error).is_some()
 }
@@ -92,15 +89,20 @@ pub(crate) fn unreachable(error: &Unreachable, servers: usize) -> Close {
     unreached(&error.reason, servers)
 }
 
-fn unreached(reason: &Reason, servers: usize) -> Close {
+/// Like [`unreachable`], by the reason alone.
+pub(crate) fn unreached(reason: &ConnectFault, servers: usize) -> Close {
     let (cause, detail) = match reason {
-        Reason::Timeout => (Cause::ConnectTimeout, "the connect timeout ran out".to_owned()),
-        Reason::NoAddress => (Cause::ServerUnreachable, "the server's name does not resolve".to_owned()),
-        Reason::Tls(error) => return if servers > 1 { all_failed(error) } else { server_handshake(error) },
-        Reason::NoServerAlive => return Cause::NoServerAlive.into(),
-        Reason::QueueFull => return Cause::QueueFull.into(),
-        Reason::QueueTimeout => return Cause::QueueTimeout.into(),
-        Reason::Io(io) => {
+        ConnectFault::Timeout => (Cause::ConnectTimeout, "the connect timeout ran out".to_owned()),
+        ConnectFault::NoAddress => {
+            (Cause::ServerUnreachable, "the server's name does not resolve".to_owned())
+        }
+        ConnectFault::Tls(error) => {
+            return if servers > 1 { all_failed(error) } else { server_handshake(error) };
+        }
+        ConnectFault::NoServerAlive => return Cause::NoServerAlive.into(),
+        ConnectFault::QueueFull => return Cause::QueueFull.into(),
+        ConnectFault::QueueTimeout => return Cause::QueueTimeout.into(),
+        ConnectFault::Io(io) => {
             let cause = match io.kind() {
                 io::ErrorKind::ConnectionRefused => Cause::ServerRefused,
                 // It accepted, and was faster with its reset than we with noticing.
@@ -147,7 +149,7 @@ fn server_handshake(error: &HandshakeError) -> Close {
     }
 }
 
-/// What is wrong with a server's certificate.
+/// The cause for the fault of a server's certificate.
 fn server_certificate(why: &CertificateError) -> Cause {
     use CertificateError as C;
     match why {
@@ -164,65 +166,21 @@ fn server_certificate(why: &CertificateError) -> Cause {
 }
 
 /// A fault of a server's records; its alert was sent.
-pub(crate) fn server_record(fault: Fault) -> Close {
+pub(crate) fn server_record(fault: RecordFault) -> Close {
     sent(Close::from(Cause::ServerRecord), fault.alert()).with_detail(&fault.to_string())
-}
-
-/// A request got no response from any server of a backend with `servers` servers.
-pub(crate) fn request(failed: &Failure, record: &Record, servers: usize) -> Refusal {
-    record.note(|facts| {
-        facts.path.server.clone_from(&failed.server);
-        facts.path.tries = failed.tries;
-        facts.times.queue = (!failed.queue.is_zero()).then_some(failed.queue);
-        facts.times.connect = failed.connect;
-    });
-    // What is wrong with the request's body is known best by the body.
-    if let Some(close) = record.body_fault.take() {
-        let status = match close.cause {
-            Cause::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Cause::RequestBodyTimeout | Cause::RequestTooSlow => StatusCode::REQUEST_TIMEOUT,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        return Refusal::new(status, close);
-    }
-    let close = |cause: Cause| Close::from(cause).with_detail(&failed.fault.to_string());
-    let (status, close) = match &failed.fault {
-        UpstreamFault::Connect(reason) => {
-            let close = unreached(reason, servers);
-            let status = match reason {
-                Reason::NoServerAlive | Reason::QueueFull | Reason::QueueTimeout => {
-                    StatusCode::SERVICE_UNAVAILABLE
-                }
-                Reason::Timeout => StatusCode::GATEWAY_TIMEOUT,
-                _ if close.fault == offramp_observe::Fault::Us => StatusCode::SERVICE_UNAVAILABLE,
-                _ => StatusCode::BAD_GATEWAY,
-            };
-            (status, close)
-        }
-        UpstreamFault::ResponseTimeout | UpstreamFault::Stalled => {
-            (StatusCode::GATEWAY_TIMEOUT, close(Cause::ServerResponseTimeout))
-        }
-        UpstreamFault::BadResponse(_) => (StatusCode::BAD_GATEWAY, close(Cause::BadResponse)),
-        UpstreamFault::Aborted(Breach::Io(error)) if is_ours(error) => {
-            (StatusCode::SERVICE_UNAVAILABLE, resources(error, Cause::Internal))
-        }
-        UpstreamFault::Aborted(_) => (StatusCode::BAD_GATEWAY, close(Cause::ServerAborted)),
-        UpstreamFault::RequestBody(_) => (StatusCode::BAD_REQUEST, close(Cause::ClientAborted)),
-    };
-    Refusal::new(status, close)
 }
 
 /// The error of a body of ours that says what the event is to say.
 #[derive(Debug)]
-pub(crate) struct Broken(pub(crate) Close);
+pub(crate) struct BodyAbort(pub(crate) Close);
 
-impl std::fmt::Display for Broken {
+impl std::fmt::Display for BodyAbort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.0.cause.name())
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for BodyAbort {}
 
 /// The body of a response broke off.
 pub(crate) fn response(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Close {
@@ -230,7 +188,7 @@ pub(crate) fn response(error: &(dyn std::error::Error + Send + Sync + 'static)) 
     if error.is::<io::Error>() {
         return Close::from(Cause::FileFailed).with_detail(&error.to_string());
     }
-    if let Some(Broken(close)) = error.downcast_ref() {
+    if let Some(BodyAbort(close)) = error.downcast_ref() {
         return close.clone();
     }
     match error.downcast_ref() {
@@ -244,7 +202,7 @@ pub(crate) fn response(error: &(dyn std::error::Error + Send + Sync + 'static)) 
 /// A handshake failed; `hello` says what was odd about the ClientHello, if anything was.
 pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Close {
     let detail = match (&error.fault, &error.refused) {
-        // Who was refused comes first: it must not be cut off.
+        // A refused certificate comes first: its refusal must not be cut off.
         (HandshakeFault::Tls(fault), Some(certificate)) => {
             format!("{}: {}", identity(certificate), tls_error(fault, TlsPeer::Client))
         }
@@ -273,7 +231,7 @@ pub(crate) fn handshake(error: &HandshakeError, hello: Option<HelloFault>) -> Cl
     }
 }
 
-/// What is odd about a ClientHello, as a cause.
+/// The cause for the fault of a ClientHello.
 pub(crate) fn hello_cause(fault: HelloFault) -> Cause {
     match fault {
         HelloFault::NotTls => Cause::NotTls,

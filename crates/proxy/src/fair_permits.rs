@@ -36,7 +36,7 @@ impl FairPermits {
             return Some(FairPermit(Some(Rc::clone(self))));
         }
         let (sender, turn) = oneshot::channel();
-        // Whoever is displaced notices that its sender is gone.
+        // A displaced waiter notices that its sender is gone.
         drop(self.waiting.borrow_mut().push(client, sender).ok()?);
         let mut place = PermitPlace { queue: self, client, turn };
         (&mut place.turn).await.ok()

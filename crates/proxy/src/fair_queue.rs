@@ -1,8 +1,8 @@
 //! A bounded queue whose clients take turns, however many requests or addresses one of them has.
 //!
-//! Clients are grouped by network, widest first. The groups of a level take turns, and so do those within each: whoever has a
-//! whole network has one share, and shares it among its addresses. A full queue takes a newcomer in the place of
-//! somebody whose group waits with more than that of the newcomer.
+//! Clients are grouped by network, widest first. The groups of a level take turns, and so do those within each: the
+//! owner of a whole network has one share for all of its addresses. A full queue takes a newcomer in the place of a
+//! client that has more company in its group than the newcomer.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -92,7 +92,7 @@ impl<T> FairQueue<T> {
         Ok(displaced)
     }
 
-    /// Takes the item whose turn it is.
+    /// Takes the item that is next.
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.all.pop()
     }
@@ -142,7 +142,7 @@ impl<T> Branch<T> {
                 let part = parts.get_mut(&first)?;
                 let item = part.pop();
                 if part.len() == 0 {
-                    // Who comes back stands behind everybody else.
+                    // A group that comes back stands behind all others.
                     parts.remove(&first);
                 } else {
                     turns.push_back(first);

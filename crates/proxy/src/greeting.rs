@@ -1,18 +1,18 @@
-//! The first bytes of a connection: a PROXY header from those who must send one, then a ClientHello
-//! that is looked at, not taken. Before that, clients of some protocols ask for TLS.
+//! The first bytes of a connection: a PROXY header from networks that must send one, then a ClientHello that is
+//! looked at, not taken. Before that, clients of some protocols ask for TLS.
 
 mod postgres;
 
 use offramp_net::{Buffer, Socket};
-use offramp_observe::facts::{Address, NameList, Offer};
+use offramp_observe::facts::{EndpointAddress, NameList, TlsOffer};
 use offramp_observe::{Cause, Close};
 use offramp_wire::client_hello::{self, ClientHello};
-use offramp_wire::proxy::{Addresses, Command, Header};
-use offramp_wire::{HelloFault, Protocol, Step, sniff};
+use offramp_wire::proxy::{Header, ProxyAddresses, ProxyCommand};
+use offramp_wire::{DetectedProtocol, HelloFault, ParseStep, sniff};
 use rustls::SignatureScheme;
 
 use crate::failure;
-pub(crate) use postgres::{Preamble as PostgresPreamble, preamble as postgres_preamble};
+pub(crate) use postgres::{PostgresGreeting, preamble as postgres_preamble};
 
 /// Room for one read: a ClientHello with post-quantum key shares fits.
 const READ_ROOM: usize = 4096;
@@ -22,28 +22,28 @@ pub(crate) const PLAIN_HTTP: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 70\r\n\
     Connection: close\r\n\r\nThis port speaks TLS, and the request was plain HTTP. Use https:// .\r\n";
 
-/// Who a PROXY header says the client is, and where it connected to; `None` where the header leaves it at the
-/// real peer.
-pub(crate) type Claimed = Option<Claim>;
+/// Ends of the client's connection by a PROXY header; `None` if the header leaves them at the real peer.
+pub(crate) type Claimed = Option<ClaimedEndpoints>;
 
-/// The two ends of the connection on whose behalf this one was made.
+/// The two ends of the connection that this one was made for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Claim {
-    pub(crate) client: Address,
-    pub(crate) destination: Address,
+pub(crate) struct ClaimedEndpoints {
+    pub(crate) client: EndpointAddress,
+    pub(crate) destination: EndpointAddress,
 }
 
-impl Claim {
+impl ClaimedEndpoints {
     fn of(header: &Header<'_>) -> Claimed {
-        let path = |path: &[u8]| Address::Unix((!path.is_empty()).then(|| path.into()));
+        let path = |path: &[u8]| EndpointAddress::Unix((!path.is_empty()).then(|| path.into()));
         match (header.command, header.addresses) {
-            (Command::Proxy, Addresses::Tcp { source, destination }) => {
-                Some(Self { client: Address::Ip(source), destination: Address::Ip(destination) })
-            }
-            (Command::Proxy, Addresses::Unix { source, destination }) => {
+            (ProxyCommand::Proxy, ProxyAddresses::Tcp { source, destination }) => Some(Self {
+                client: EndpointAddress::Ip(source),
+                destination: EndpointAddress::Ip(destination),
+            }),
+            (ProxyCommand::Proxy, ProxyAddresses::Unix { source, destination }) => {
                 Some(Self { client: path(source), destination: path(destination) })
             }
-            (Command::Local, _) | (_, Addresses::Unspec) => None,
+            (ProxyCommand::Local, _) | (_, ProxyAddresses::Unspec) => None,
         }
     }
 }
@@ -52,29 +52,31 @@ impl Claim {
 pub(crate) async fn proxy_header(socket: &Socket, buffer: &mut Buffer) -> Result<Claimed, Close> {
     loop {
         let (claimed, consumed) = match offramp_wire::proxy::parse(buffer.filled()) {
-            Step::Need(_) => {
+            ParseStep::Need(_) => {
                 if more(socket, buffer).await? == 0 {
                     return Err(Close::from(Cause::ProxyMissing).with_detail("the connection ended first"));
                 }
                 continue;
             }
-            Step::Reject(fault) => {
+            ParseStep::Reject(fault) => {
                 let cause = match sniff(buffer.filled()) {
-                    Step::Done { value: Protocol::ProxyV1 | Protocol::ProxyV2, .. } => Cause::ProxyMalformed,
+                    ParseStep::Done {
+                        value: DetectedProtocol::ProxyV1 | DetectedProtocol::ProxyV2, ..
+                    } => Cause::ProxyMalformed,
                     _ => Cause::ProxyMissing,
                 };
                 return Err(Close::from(cause).with_detail(&fault.to_string()));
             }
-            Step::Done { value, consumed } => (Claim::of(&value), consumed),
+            ParseStep::Done { value, consumed } => (ClaimedEndpoints::of(&value), consumed),
         };
         buffer.consume(consumed);
         return Ok(claimed);
     }
 }
 
-/// What a client begins with.
+/// The first bytes of a client.
 pub(crate) enum Greeting {
-    /// A whole ClientHello, which nobody has looked at yet.
+    /// A whole ClientHello, not parsed yet.
     Hello,
     /// Something that cannot be looked at. rustls refuses it, or knows better.
     Odd(HelloFault),
@@ -87,19 +89,23 @@ pub(crate) async fn client_hello(socket: &Socket, buffer: &mut Buffer) -> Greeti
     loop {
         let seen = buffer.filled();
         let verdict = match sniff(seen) {
-            Step::Done { value: Protocol::Tls, .. } => client_hello::arrived(seen),
-            Step::Done { value: Protocol::Http, .. } => return Greeting::Refused(Cause::PlainHttp.into()),
-            Step::Done { value: Protocol::ProxyV1 | Protocol::ProxyV2, .. } => {
+            ParseStep::Done { value: DetectedProtocol::Tls, .. } => client_hello::arrived(seen),
+            ParseStep::Done { value: DetectedProtocol::Http, .. } => {
+                return Greeting::Refused(Cause::PlainHttp.into());
+            }
+            ParseStep::Done { value: DetectedProtocol::ProxyV1 | DetectedProtocol::ProxyV2, .. } => {
                 return Greeting::Refused(Cause::ProxyStranger.into());
             }
-            Step::Done { value: Protocol::Sslv2 | Protocol::Unknown, .. } => Step::Reject(HelloFault::NotTls),
-            Step::Need(more) => Step::Need(more),
-            Step::Reject(never) => match never {},
+            ParseStep::Done { value: DetectedProtocol::Sslv2 | DetectedProtocol::Unknown, .. } => {
+                ParseStep::Reject(HelloFault::NotTls)
+            }
+            ParseStep::Need(more) => ParseStep::Need(more),
+            ParseStep::Reject(never) => match never {},
         };
         match verdict {
-            Step::Done { .. } => return Greeting::Hello,
-            Step::Reject(fault) => return Greeting::Odd(fault),
-            Step::Need(_) => {}
+            ParseStep::Done { .. } => return Greeting::Hello,
+            ParseStep::Reject(fault) => return Greeting::Odd(fault),
+            ParseStep::Need(_) => {}
         }
         match more(socket, buffer).await {
             Ok(1..) => {}
@@ -114,12 +120,12 @@ async fn more(socket: &Socket, buffer: &mut Buffer) -> Result<usize, Close> {
     buffer.read_from(socket, READ_ROOM).await.map_err(|error| failure::client(&error))
 }
 
-/// What a client offers, by name.
-pub(crate) fn offer(hello: &ClientHello<'_>) -> Offer {
-    let names = |numbers: &mut dyn Iterator<Item = u16>, name: fn(u16) -> client_hello::Name| -> NameList {
-        numbers.map(|number| name(number).to_string()).collect()
-    };
-    Offer {
+/// The offer of a client, by name.
+pub(crate) fn offer(hello: &ClientHello<'_>) -> TlsOffer {
+    let names = |numbers: &mut dyn Iterator<Item = u16>,
+                 name: fn(u16) -> client_hello::RegistryName|
+     -> NameList { numbers.map(|number| name(number).to_string()).collect() };
+    TlsOffer {
         versions: names(&mut hello.versions(), client_hello::version_name),
         suites: names(&mut hello.suites(), client_hello::suite_name),
         groups: names(&mut hello.groups(), client_hello::group_name),

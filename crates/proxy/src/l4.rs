@@ -5,7 +5,8 @@
 //! or if a peer takes no more. While a peer takes no more, the other peer is not read.
 //!
 //! Half-closes pass through: close_notify becomes a shutdown, the end of the server's stream becomes
-//! close_notify.
+//! close_notify. Each relay decides for itself when one side has ended: `up::end_up` and `down::end_down` (TLS to the client,
+//! plain to the server), `plain::flow` (plain on both sides), `secure::flow` (TLS to the server).
 
 mod down;
 mod opened;
@@ -22,22 +23,23 @@ use std::time::Duration;
 
 use offramp_net::turn::{self, Turn, Work};
 use offramp_net::{Buffer, Socket};
-use offramp_observe::facts::Traffic;
+use offramp_observe::facts::ByteCounts;
 use offramp_observe::{Cause, Close};
 use offramp_record::Alert;
-use offramp_tls::{Sending, Session};
+use offramp_tls::{Sending, TlsSession};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::closing;
 use crate::late::Doing;
-use crate::live::table::Place;
-use crate::snapshot::{Limits, RouteId};
-use crate::worker::{Scratch, Worker};
+use crate::live::table::LiveSlotId;
+use crate::resources::Resources;
+use crate::slots::Scratch;
+use crate::snapshot::{ClientLimits, RouteId};
 
-pub(crate) use plain::Plain;
+pub(crate) use plain::{PlainEnds, PlainRelay};
 pub(crate) use secure::{Secure, SecureEnds};
 
-/// What a direction came to in one step.
+/// The outcome of one step of a direction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// Something moved: there may be more.
@@ -48,38 +50,35 @@ enum Progress {
     Done,
 }
 
-/// What is left to do after a relay.
-pub(crate) struct Outcome {
-    /// How it ended.
+/// The outcome of a relay.
+pub(crate) struct RelayOutcome {
     pub(crate) close: Close,
-    /// What was moved.
-    pub(crate) traffic: Traffic,
-    /// Who gets a last word: a reset must not overtake what is still on its way to a peer that may have to read.
+    pub(crate) traffic: ByteCounts,
+    /// The peers that get a farewell: a reset must not overtake bytes on their way to a peer that may have to read.
     pub(crate) farewells: Option<Box<Farewells>>,
 }
 
-/// Those to whom a last word is due.
+/// The farewells that are due after a relay.
 #[derive(Default)]
 pub(crate) struct Farewells {
     pub(crate) client: Option<Farewell>,
     pub(crate) server: Option<Farewell>,
 }
 
-/// A last word.
+/// A farewell to one peer; see [`closing`].
 pub(crate) struct Farewell {
     pub(crate) socket: Socket,
-    /// What the peer has not got yet.
+    /// Bytes that the peer has not got yet.
     pub(crate) pending: Vec<u8>,
 }
 
 impl Farewells {
-    /// Those, where anybody gets one.
     fn due(self) -> Option<Box<Self>> {
         (self.client.is_some() || self.server.is_some()).then(|| Box::new(self))
     }
 
-    /// Says goodbye to both at a time: neither is kept waiting by the other.
-    pub(crate) async fn say(&self, worker: &Worker) {
+    /// Says both at a time: no peer waits for the other.
+    pub(crate) async fn say(&self, worker: &Resources) {
         let say = async |farewell: Option<&Farewell>| {
             if let Some(Farewell { socket, pending }) = farewell {
                 closing::farewell(worker, socket, pending).await;
@@ -89,17 +88,17 @@ impl Farewells {
     }
 }
 
-/// What bounds a relay in time. An idle connection has it in its task, so it is small.
+/// The bounds of a relay in time. An idle connection has them in its task, so they are small.
 #[derive(Clone, Copy)]
 pub(crate) struct RelayBounds {
-    /// How long nothing may move; what is configured fits.
+    /// The longest time without a byte; what can be configured fits.
     idle_ms: u32,
-    /// When it has its greatest age ([`Worker::old_at`]).
+    /// The time of its greatest age; see [`Resources::old_at`].
     old_at: u64,
 }
 
 impl RelayBounds {
-    pub(crate) fn new(limits: &Limits, old_at: u64) -> Self {
+    pub(crate) fn new(limits: &ClientLimits, old_at: u64) -> Self {
         Self { idle_ms: u32::try_from(limits.idle_timeout.as_millis()).unwrap_or(u32::MAX), old_at }
     }
 
@@ -107,7 +106,7 @@ impl RelayBounds {
         Duration::from_millis(self.idle_ms.into())
     }
 
-    /// How long until the greatest age.
+    /// The time until the greatest age.
     fn left(self) -> Duration {
         Duration::from_millis(self.old_at.saturating_sub(offramp_net::clock::coarse_ms()))
     }
@@ -119,36 +118,36 @@ impl RelayBounds {
     }
 }
 
-/// What a relay is made of.
-pub(crate) struct Ends {
+/// The parts of a relay.
+pub(crate) struct RelayParts {
     pub(crate) client: Socket,
     pub(crate) server: Socket,
-    pub(crate) session: Session,
+    pub(crate) session: TlsSession,
     /// The way to the client; tickets may be held back in it.
     pub(crate) sending: Sending,
-    /// What the client sent behind its handshake.
+    /// Bytes of the client behind its handshake.
     pub(crate) early: Buffer,
-    /// How the client refused its tickets, where it had left already.
+    /// The error of a client that had left before it got its tickets.
     pub(crate) left: Option<io::ErrorKind>,
 }
 
 /// A relay. What a quiet connection owns is this, its task, its facts and its sockets: nothing here is larger than
 /// it must be.
-pub(crate) struct Relay {
-    worker: Rc<Worker>,
+pub(crate) struct TlsRelay {
+    worker: Rc<Resources>,
     /// Its place among the worker's connections.
-    live: Place,
+    live: LiveSlotId,
     client: Socket,
     server: Socket,
-    session: Session,
+    session: TlsSession,
     up: Up,
     down: Down,
-    traffic: Traffic,
-    /// When something last moved, in milliseconds of the coarse clock.
+    traffic: ByteCounts,
+    /// The time at which a byte last moved, in milliseconds of the coarse clock.
     moved_ms: u64,
-    /// What the event will say where both directions end in order.
+    /// The cause of the end where both directions end in order.
     first_end: Option<Cause>,
-    /// Whether the client has sent something behind its close_notify.
+    /// The client has sent bytes behind its close_notify.
     trailing: bool,
 }
 
@@ -156,17 +155,16 @@ pub(crate) struct Relay {
 struct Up {
     /// Ciphertext that is not opened yet.
     sealed: Vec<u8>,
-    /// Whether `sealed` may hold whole records, so that it is opened before more is read.
+    /// `sealed` may hold whole records, which are opened before more is read.
     unopened: bool,
     /// Plaintext that the server has not taken yet.
     plain: Vec<u8>,
     end: UpEnd,
 }
 
-/// How far the client's direction has come to its end.
+/// The end of the client's direction, in the order of its steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UpEnd {
-    /// More may come.
     Open,
     /// The client has finished; the server does not know yet, as something may still wait for it.
     Ended,
@@ -177,17 +175,17 @@ enum UpEnd {
 }
 
 impl UpEnd {
-    /// Whether nothing more is read from the client.
+    /// Nothing more is read from the client.
     fn is_over(self) -> bool {
         self != Self::Open
     }
 
-    /// Whether nothing more is written to the server.
+    /// Nothing more is written to the server.
     fn is_shut(self) -> bool {
         matches!(self, Self::Shut | Self::Refused(_))
     }
 
-    /// How the server refused to take more, if it did.
+    /// The error of a server that takes no more.
     fn refusal(self) -> Option<io::ErrorKind> {
         match self {
             Self::Refused(how) => Some(how),
@@ -199,17 +197,16 @@ impl UpEnd {
 /// From the server to the client.
 struct Down {
     sending: Sending,
-    /// How many bytes the next read makes room for.
+    /// Bytes for which the next read makes room.
     expected: usize,
-    /// How many bytes the client has taken since it last had to be waited for.
+    /// Bytes that the client has taken since it last had to be waited for.
     taken: usize,
     end: DownEnd,
 }
 
-/// How far the server's direction has come to its end.
+/// The end of the server's direction, in the order of its steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DownEnd {
-    /// More may come.
     Open,
     /// The server has finished; close_notify is still to be sealed.
     Ended,
@@ -222,12 +219,12 @@ enum DownEnd {
 }
 
 impl DownEnd {
-    /// Whether nothing more may be sealed (RFC 8446 §6.1).
+    /// Nothing more may be sealed (RFC 8446 §6.1).
     fn is_silent(self) -> bool {
         !matches!(self, Self::Open | Self::Ended)
     }
 
-    /// How the client left, if it did.
+    /// The error of a client that takes no more.
     fn left(self) -> Option<io::ErrorKind> {
         match self {
             Self::Left(how) => Some(how),
@@ -236,9 +233,9 @@ impl DownEnd {
     }
 }
 
-impl Relay {
+impl TlsRelay {
     /// A relay that has moved nothing yet. It is boxed, so that the task of a connection is small and is made once.
-    pub(crate) fn new(worker: Rc<Worker>, live: Place, mut ends: Ends) -> Box<Self> {
+    pub(crate) fn new(worker: Rc<Resources>, live: LiveSlotId, mut ends: RelayParts) -> Box<Self> {
         let sealed = ends.early.filled().to_vec();
         ends.early.free();
         Box::new(Self {
@@ -252,7 +249,7 @@ impl Relay {
                 taken: 0,
                 end: ends.left.map_or(DownEnd::Open, DownEnd::Left),
             },
-            traffic: Traffic::default(),
+            traffic: ByteCounts::default(),
             moved_ms: offramp_net::clock::coarse_ms(),
             first_end: None,
             trailing: false,
@@ -275,8 +272,8 @@ impl Relay {
         polled
     }
 
-    /// What is left to do.
-    pub(crate) fn finish(mut self: Box<Self>, close: Close) -> Outcome {
+    /// Ends the relay with `close`.
+    pub(crate) fn finish(mut self: Box<Self>, close: Close) -> RelayOutcome {
         let old = close.cause == Cause::MaxAge;
         if old || matches!(close.cause, Cause::IdleTimeout | Cause::Drain | Cause::ClosedByOperator) {
             self.tell(Alert::CLOSE_NOTIFY);
@@ -285,7 +282,7 @@ impl Relay {
         let cut_short =
             self.down.end == DownEnd::Shut || matches!(close.cause, Cause::ServerReset | Cause::ServerHung);
         let more = self.up.end.refusal().is_some() || self.trailing || (cut_short && !self.up.end.is_over());
-        // Who took nothing for so long will not take a last word either.
+        // A client that took nothing for so long takes no farewell either.
         let waits = (more || old || self.down.sending.waiting() > 0) && close.cause != Cause::ClientHung;
         // What a client said before it left may still be on its way; a reset would overtake it.
         let listens = old || (self.down.end.left().is_some() && self.up.end.is_shut());
@@ -295,7 +292,7 @@ impl Relay {
             client: waits.then_some(Farewell { socket: client, pending }),
             server: listens.then_some(Farewell { socket: server, pending: up.plain }),
         };
-        Outcome { close, traffic, farewells: farewells.due() }
+        RelayOutcome { close, traffic, farewells: farewells.due() }
     }
 
     fn poll(
@@ -322,7 +319,7 @@ impl Relay {
         match both {
             Err(close) => Poll::Ready(self.verdict(close)),
             Ok((Progress::Done, Progress::Done)) => {
-                // Closing upon what lies unread would be a reset. Who has sent nothing more costs no call.
+                // Closing upon unread bytes would be a reset. A client that has sent nothing more costs no call.
                 let behind = self.client.poll_read(cx, bytes(&mut scratch));
                 self.trailing = matches!(behind, Poll::Ready(Ok(1..)));
                 let left = self.down.end.left().map(|_| Cause::ClientReset);
@@ -343,8 +340,10 @@ impl Relay {
                 if kept > 0 && (kept, moved) == (self.down.sending.waiting(), self.traffic.to_client) {
                     self.server.pause_reading();
                 }
-                let waiting =
-                    Waiting { server: !self.up.plain.is_empty(), client: self.down.sending.waiting() > 0 };
+                let waiting = BlockedSides {
+                    server: !self.up.plain.is_empty(),
+                    client: self.down.sending.waiting() > 0,
+                };
                 poll_alarm(cx, alarm, bounds, self.moved_ms, waiting, [&self.client, &self.server])
             }
         }
@@ -376,31 +375,25 @@ impl Relay {
     }
 }
 
-/// Polls a relay until it has ended. It is woken when all relays must end, too.
+/// Polls a relay until it has ended.
 async fn drive(
-    worker: &Worker,
-    live: Place,
+    worker: &Resources,
+    live: LiveSlotId,
     bounds: RelayBounds,
     mut poll: impl FnMut(&mut Context<'_>, Pin<&mut Sleep>) -> Poll<Close>,
 ) -> Close {
     let mut alarm = pin!(sleep(bounds.idle().min(bounds.left())));
-    let mut place = None;
     let route = worker.live.facts(live).path.route.as_deref().map_or(RouteId::default(), RouteId::of);
-    let close = poll_fn(|cx| {
-        place.get_or_insert_with(|| worker.cut.remember(cx.waker()));
+    poll_fn(|cx| {
         worker.pulse.begins_for(Doing::Relay(route), worker.live.facts(live).client.ip());
         poll(cx, alarm.as_mut())
     })
-    .await;
-    if let Some(place) = place {
-        worker.cut.forget(place);
-    }
-    close
+    .await
 }
 
-/// Whom bytes wait for that are kept because that side takes no more.
+/// The sides that take no more of the bytes kept for them.
 #[derive(Clone, Copy)]
-struct Waiting {
+struct BlockedSides {
     server: bool,
     client: bool,
 }
@@ -412,7 +405,7 @@ fn poll_alarm(
     mut alarm: Pin<&mut Sleep>,
     bounds: RelayBounds,
     moved_ms: u64,
-    waiting: Waiting,
+    waiting: BlockedSides,
     sockets: [&Socket; 2],
 ) -> Poll<Close> {
     while alarm.as_mut().poll(cx).is_ready() {
@@ -425,9 +418,9 @@ fn poll_alarm(
         let left = bounds.idle().saturating_sub(Duration::from_millis(quiet));
         if left.is_zero() {
             let cause = match waiting {
-                Waiting { server: true, .. } => Cause::ServerHung,
-                Waiting { client: true, .. } => Cause::ClientHung,
-                Waiting { .. } => Cause::IdleTimeout,
+                BlockedSides { server: true, .. } => Cause::ServerHung,
+                BlockedSides { client: true, .. } => Cause::ClientHung,
+                BlockedSides { .. } => Cause::IdleTimeout,
             };
             return Poll::Ready(cause.into());
         }

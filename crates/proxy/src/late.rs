@@ -18,25 +18,24 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use look::Look;
+use look::LagProbe;
 use offramp_net::clock::thread_cpu;
 use offramp_observe::{Log, panics};
 use tokio::sync::Notify;
 
 use crate::refusals::Refusals;
-use crate::snapshot::{Current, RouteId, Snapshot};
-use crate::worker::AcceptorId;
+use crate::snapshot::{AcceptorId, Current, RouteId, Snapshot};
 
-/// How often workers are asked.
+/// The interval at which workers are asked.
 const LOOK: Duration = Duration::from_millis(50);
-/// How late an answer may be.
+/// The time by which an answer may be late.
 const LATE: Duration = Duration::from_millis(100);
 /// So many looks that find all workers asleep let the thread sleep.
 const QUIET: u32 = 20;
 /// For how long at most. Workers wake it; this is for the case that one does in the moment in which it goes to sleep.
 const SLEEP: Duration = Duration::from_secs(10);
 
-/// What a worker may do for long.
+/// A step of a worker that may take long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     /// Nothing of this yet.
@@ -62,7 +61,7 @@ impl Doing {
         }
     }
 
-    /// As two numbers.
+    /// Step and time as two numbers.
     const fn parts(self) -> (u8, u64) {
         match self {
             Self::Nothing => (0, 0),
@@ -86,7 +85,7 @@ impl Doing {
         }
     }
 
-    /// What it is done for, as a field of the log: the listener or the route, where `snapshot` has it.
+    /// The place of the step, as a field of the log: the listener or the route, where `snapshot` has it.
     fn place(self, snapshot: &Snapshot) -> Option<Place> {
         match self {
             Self::Nothing => None,
@@ -101,17 +100,17 @@ impl Doing {
 /// A field of the log.
 type Place = (&'static str, Arc<str>);
 
-/// What a worker shows of its loop. Nothing is ordered by it: a figure that is a moment old is as good.
+/// The progress of a worker's loop. Nothing is ordered by it: a figure that is a moment old is as good.
 #[derive(Debug)]
 pub struct Pulse {
     /// The number of the last question, and of the last that was answered.
     asked: AtomicU64,
     answered: AtomicU64,
-    /// When it was answered, in nanoseconds since `begun`.
+    /// The time of the answer, in nanoseconds since `begun`.
     answered_at: AtomicU64,
     /// The CPU time of the worker's thread by then, in nanoseconds.
     cpu: AtomicU64,
-    /// Whether the worker sleeps until something happens, or has ended.
+    /// The worker sleeps until something happens, or has ended.
     asleep: AtomicBool,
     step: AtomicU8,
     /// The socket or the route of the step.
@@ -215,7 +214,7 @@ impl Pulse {
         u64::try_from(now.saturating_duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// What the worker began last, and for whom.
+    /// The step that the worker began last, and its client.
     fn doing(&self) -> (Doing, Option<IpAddr>) {
         let doing = Doing::of(self.step.load(Ordering::Relaxed), self.at.load(Ordering::Relaxed));
         let [high, low] = [0, 1].map(|half: usize| u128::from(self.client[half].load(Ordering::Relaxed)));
@@ -231,7 +230,7 @@ pub struct Lateness {
     workers: Mutex<Vec<Arc<Pulse>>>,
     watch: Arc<Watch>,
     count: AtomicU64,
-    /// In nanoseconds.
+    /// Total time in nanoseconds.
     total: AtomicU64,
 }
 
@@ -243,13 +242,13 @@ impl Lateness {
         Arc::new(Self { begun: Instant::now(), workers, watch, count, total })
     }
 
-    /// How often loops were late, and for how long in all.
+    /// The number of late loops, and their time in all.
     #[must_use]
     pub fn totals(&self) -> (u64, Duration) {
         (self.count.load(Ordering::Relaxed), Duration::from_nanos(self.total.load(Ordering::Relaxed)))
     }
 
-    /// Starts the thread that asks, and that frees snapshots which nobody follows any more. It ends when this is dropped.
+    /// Starts the thread that asks, and that frees snapshots without followers. It ends when this is dropped.
     ///
     /// # Errors
     /// Where there can be no thread.
@@ -268,7 +267,7 @@ impl Lateness {
         Ok(())
     }
 
-    /// Another worker begins.
+    /// Adds a worker that begins.
     pub(crate) fn add(&self) -> Arc<Pulse> {
         let pulse = Arc::new(Pulse::new(self.begun, &self.watch));
         self.workers().push(Arc::clone(&pulse));
@@ -276,7 +275,7 @@ impl Lateness {
     }
 
     fn run(all: &Weak<Self>, current: &Current, log: &Log, refusals: &Refusals) {
-        let mut look = Look::default();
+        let mut look = LagProbe::default();
         let mut quiet = 0;
         loop {
             let Some(lateness) = all.upgrade() else { return };
@@ -285,7 +284,7 @@ impl Lateness {
             for report in reports {
                 lateness.count.fetch_add(u64::from(report.is_new), Ordering::Relaxed);
                 lateness.total.fetch_add(report.more, Ordering::Relaxed);
-                look.say(&report, (log, refusals.notices()), |client| refusals.shown(client));
+                look.say(&report, log, refusals.notices(), |client| refusals.shown(client));
             }
             quiet = if look.all_slept() { quiet + 1 } else { 0 };
             let watch = Arc::clone(&lateness.watch);

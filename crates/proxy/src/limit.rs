@@ -1,4 +1,4 @@
-//! Who is let in: connections in all, connections and handshakes per client.
+//! Admission: connections in all, connections and handshakes per client.
 //!
 //! These limits hold for the process, not for a worker: a limit of 10 lets 10 in. So this is the one
 //! thing that workers share on a connection's way. It is touched when a connection begins and ends,
@@ -18,10 +18,10 @@ use tokio::sync::Notify;
 
 /// A number of events per time; as many may come at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// How many.
+pub struct Quota {
+    /// Number of events in the time.
     pub count: u32,
-    /// In which time.
+    /// Time in which they may happen.
     pub per: Duration,
 }
 
@@ -29,21 +29,21 @@ pub struct Rate {
 ///
 /// It is one count for all workers. With a count per worker that others add up, two that ask at once would both get
 /// the last place, or neither.
-pub struct Admission {
+pub struct ConnectionLimit {
     open: AtomicU32,
-    /// How many acceptors wait for a place.
+    /// Number of acceptors that wait for a place.
     waiting: AtomicU32,
     free: Notify,
 }
 
-impl Admission {
+impl ConnectionLimit {
     /// All places are free.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::new(Self { open: AtomicU32::new(0), waiting: AtomicU32::new(0), free: Notify::new() })
     }
 
-    /// How many places are taken.
+    /// Number of places that are taken.
     #[must_use]
     pub fn taken(&self) -> u32 {
         self.open.load(Ordering::Relaxed)
@@ -65,11 +65,11 @@ impl Admission {
     /// Waits for a place; calls `limit` each time that one may be free. May be dropped at any time.
     pub(crate) async fn wait(self: &Arc<Self>, limit: impl Fn() -> u32) -> Admitted {
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let _waiting = Waiting(self);
+        let _waiting = WaitingAcceptor(self);
         loop {
             let mut free = pin!(self.free.notified());
-            // From here on a place that is given back wakes us: either we see it free below, or whoever gives it
-            // back sees that we wait.
+            // From here on a place that is given back wakes us: either we see it free below, or its giver sees that
+            // we wait.
             free.as_mut().enable();
             if let Some(place) = self.enter(limit()) {
                 return place;
@@ -79,16 +79,16 @@ impl Admission {
     }
 }
 
-struct Waiting<'a>(&'a Admission);
+struct WaitingAcceptor<'a>(&'a ConnectionLimit);
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingAcceptor<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// A place among the connections; given back when dropped.
-pub(crate) struct Admitted(Arc<Admission>);
+pub(crate) struct Admitted(Arc<ConnectionLimit>);
 
 impl Drop for Admitted {
     fn drop(&mut self) {
@@ -99,11 +99,11 @@ impl Drop for Admitted {
     }
 }
 
-/// How many bytes each worker holds for requests over HTTP/2, for whoever reads the metrics.
+/// Number of bytes that each worker holds for requests over HTTP/2, for readers of the metrics.
 #[derive(Debug, Default)]
-pub struct Held(Mutex<Vec<Arc<AtomicUsize>>>);
+pub struct StreamMemory(Mutex<Vec<Arc<AtomicUsize>>>);
 
-impl Held {
+impl StreamMemory {
     /// No worker has begun.
     #[must_use]
     pub fn new() -> Arc<Self> {
@@ -115,7 +115,7 @@ impl Held {
         self.workers().push(worker);
     }
 
-    /// How much the worker holds that holds the most.
+    /// Number of bytes of the worker that holds the most.
     #[must_use]
     pub fn most(&self) -> usize {
         self.workers().iter().map(|held| held.load(Ordering::Relaxed)).max().unwrap_or(0)
@@ -127,13 +127,13 @@ impl Held {
     }
 }
 
-/// How many tables there are: many more than workers, so that they rarely meet at one.
+/// Number of tables: many more than workers, so that they rarely meet at one.
 const SHARDS: usize = 256;
 
 /// Clients a table remembers before it forgets those that owe nothing.
 const SWEEP_AT: usize = 64;
 
-/// What is known of each client that is connected or was a moment ago.
+/// The clients that are connected or were a moment ago.
 pub struct ClientTable {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
@@ -142,19 +142,19 @@ pub struct ClientTable {
 
 #[derive(Default)]
 struct Shard {
-    clients: HashMap<IpAddr, Client>,
+    clients: HashMap<IpAddr, ClientUsage>,
     sweep_at: usize,
 }
 
 #[derive(Default)]
-struct Client {
+struct ClientUsage {
     open: u32,
-    /// When the handshakes so far would have ended at the permitted rate, in nanoseconds since the
-    /// table was made: the theoretical arrival time of the generic cell rate algorithm.
+    /// Time at which the handshakes so far would have ended at the permitted rate, in nanoseconds since the table
+    /// was made: the theoretical arrival time of the generic cell rate algorithm.
     arrival: u64,
     /// The same of requests.
     requests: u64,
-    /// What it may move, where that is bounded.
+    /// Allowance of bytes, if there is a bound.
     allowance: Option<Arc<Allowance>>,
 }
 
@@ -162,12 +162,12 @@ struct Client {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientBounds {
     pub(crate) connections: Option<u32>,
-    pub(crate) handshakes: Option<Rate>,
+    pub(crate) handshakes: Option<Quota>,
 }
 
-/// Why a client is turned away.
+/// Reason for which a client is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum LimitExceeded {
     /// Too many connections at a time.
     Connections,
     /// Too many handshakes in too short a time.
@@ -189,16 +189,16 @@ impl ClientTable {
         address: IpAddr,
         bounds: ClientBounds,
         now: Instant,
-    ) -> Result<ClientEntry, Refusal> {
+    ) -> Result<ClientEntry, LimitExceeded> {
         let key = client_key(address);
         let now = self.nanos(now);
         let mut shard = self.shard(key);
         let client = shard.client(key, now);
         if bounds.connections.is_some_and(|most| client.open >= most) {
-            return Err(Refusal::Connections);
+            return Err(LimitExceeded::Connections);
         }
         if let Some(rate) = bounds.handshakes {
-            client.arrival = arrive(client.arrival, rate, now).map_err(|_| Refusal::Handshakes)?;
+            client.arrival = arrive(client.arrival, rate, now).map_err(|_| LimitExceeded::Handshakes)?;
         }
         client.open += 1;
         Ok(ClientEntry { table: Arc::clone(self), key })
@@ -213,7 +213,7 @@ impl ClientTable {
 
     /// Lets a request of `address` in, unless it sends them faster than `rate`: then it says after how
     /// long there is room for one again.
-    pub(crate) fn request(&self, address: IpAddr, rate: Rate, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn request(&self, address: IpAddr, rate: Quota, now: Instant) -> Result<(), Duration> {
         let key = client_key(address);
         let now = self.nanos(now);
         let mut shard = self.shard(key);
@@ -234,9 +234,9 @@ impl ClientTable {
 }
 
 impl Shard {
-    fn client(&mut self, key: IpAddr, now: u64) -> &mut Client {
+    fn client(&mut self, key: IpAddr, now: u64) -> &mut ClientUsage {
         if self.clients.len() >= self.sweep_at.max(SWEEP_AT) {
-            let owes = |client: &Client| {
+            let owes = |client: &ClientUsage| {
                 let moves = client.allowance.as_ref().is_some_and(|allowance| allowance.owes());
                 client.open > 0 || client.arrival > now || client.requests > now || moves
             };
@@ -248,7 +248,7 @@ impl Shard {
 }
 
 /// The arrival time after one more event at `now`, all in nanoseconds; or how long it is too early.
-fn arrive(arrival: u64, rate: Rate, now: u64) -> Result<u64, Duration> {
+fn arrive(arrival: u64, rate: Quota, now: u64) -> Result<u64, Duration> {
     let period = u64::try_from(rate.per.as_nanos()).unwrap_or(u64::MAX);
     let interval = period / u64::from(rate.count.max(1));
     let next = arrival.max(now).saturating_add(interval);
@@ -265,7 +265,7 @@ pub(crate) struct ClientEntry {
 }
 
 impl ClientEntry {
-    /// What the client may move, by all of its connections.
+    /// The allowance of the client, for all of its connections.
     pub(crate) fn allowance(&self) -> Arc<Allowance> {
         let mut shard = self.table.shard(self.key);
         // It is there as long as a connection of the client is open.
@@ -294,15 +294,15 @@ pub(crate) fn client_key(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    const FAST: Rate = Rate { count: 1_000_000, per: Duration::from_secs(1) };
+    const FAST: Quota = Quota { count: 1_000_000, per: Duration::from_secs(1) };
 
-    const fn bounds(connections: u32, handshakes: Rate) -> ClientBounds {
+    const fn bounds(connections: u32, handshakes: Quota) -> ClientBounds {
         ClientBounds { connections: Some(connections), handshakes: Some(handshakes) }
     }
 
     #[test]
     fn as_many_connections_as_the_limit() {
-        let admission = Admission::new();
+        let admission = ConnectionLimit::new();
         let held: Vec<_> = (0..5).map(|_| admission.enter(5)).collect();
         assert!(held.iter().all(Option::is_some) && admission.enter(5).is_none());
         assert_eq!(admission.taken(), 5);
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn many_who_wait_get_every_place_and_no_more() {
         const LIMIT: u32 = 3;
-        let admission = Admission::new();
+        let admission = ConnectionLimit::new();
         let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
         std::thread::scope(|scope| {
             for _ in 0..8 {
@@ -336,7 +336,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_hears_of_a_new_limit_and_a_place_that_nobody_takes_goes_on() {
-        let admission = Admission::new();
+        let admission = ConnectionLimit::new();
         let held = admission.enter(1).unwrap();
         let limit = AtomicU32::new(1);
         let mut first = Box::pin(admission.wait(|| limit.load(Ordering::SeqCst)));
@@ -367,14 +367,14 @@ mod tests {
         let table = ClientTable::new(now);
         let enter = |address: &str| table.enter(address.parse().unwrap(), bounds(2, FAST), now);
         let (first, second) = (enter("192.0.2.1").unwrap(), enter("::ffff:192.0.2.1").unwrap());
-        assert_eq!(enter("192.0.2.1").err(), Some(Refusal::Connections));
+        assert_eq!(enter("192.0.2.1").err(), Some(LimitExceeded::Connections));
         assert!(enter("192.0.2.2").is_ok());
         assert_eq!(table.most_open(), 2);
         drop(first);
         assert!(enter("192.0.2.1").is_ok());
         drop(second);
         let _held = (enter("2001:db8::1").unwrap(), enter("2001:db8::2").unwrap());
-        assert_eq!(enter("2001:db8::3").err(), Some(Refusal::Connections));
+        assert_eq!(enter("2001:db8::3").err(), Some(LimitExceeded::Connections));
         assert!(enter("2001:db8:0:1::3").is_ok());
     }
 
@@ -386,7 +386,7 @@ mod tests {
         let enter = |bounds| table.enter("192.0.2.1".parse().unwrap(), bounds, now);
         let held: Vec<_> = (0..5000).map(|_| enter(without).unwrap()).collect();
         assert_eq!(table.most_open(), 5000);
-        assert_eq!(enter(bounds(5000, FAST)).err(), Some(Refusal::Connections));
+        assert_eq!(enter(bounds(5000, FAST)).err(), Some(LimitExceeded::Connections));
         drop(held);
         assert_eq!(table.most_open(), 0);
     }
@@ -405,25 +405,25 @@ mod tests {
     fn handshakes_come_back_at_the_rate() {
         let start = Instant::now();
         let table = ClientTable::new(start);
-        let rate = Rate { count: 10, per: Duration::from_secs(1) };
+        let rate = Quota { count: 10, per: Duration::from_secs(1) };
         let enter = |millis| {
             let now = start + Duration::from_millis(millis);
             table.enter("192.0.2.1".parse().unwrap(), bounds(1000, rate), now).map(drop)
         };
         assert!((0..10).all(|_| enter(0).is_ok()));
-        assert_eq!(enter(0), Err(Refusal::Handshakes));
-        assert_eq!(enter(99), Err(Refusal::Handshakes));
+        assert_eq!(enter(0), Err(LimitExceeded::Handshakes));
+        assert_eq!(enter(99), Err(LimitExceeded::Handshakes));
         assert_eq!(enter(100), Ok(()));
-        assert_eq!(enter(101), Err(Refusal::Handshakes));
+        assert_eq!(enter(101), Err(LimitExceeded::Handshakes));
         assert!((0..10).all(|_| enter(5000).is_ok()));
-        assert_eq!(enter(5000), Err(Refusal::Handshakes));
+        assert_eq!(enter(5000), Err(LimitExceeded::Handshakes));
     }
 
     #[test]
     fn requests_are_told_when_to_come_again() {
         let start = Instant::now();
         let table = ClientTable::new(start);
-        let rate = Rate { count: 2, per: Duration::from_secs(1) };
+        let rate = Quota { count: 2, per: Duration::from_secs(1) };
         let ask =
             |millis| table.request("192.0.2.1".parse().unwrap(), rate, start + Duration::from_millis(millis));
         assert_eq!((ask(0), ask(0)), (Ok(()), Ok(())));

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// Which addresses may enter.
+/// Networks that may enter, and those that may not.
 #[derive(Debug, Default)]
 pub struct AddressRules {
     allow: Option<NetworkSet>,
@@ -21,7 +21,7 @@ impl AddressRules {
         Self { allow, deny }
     }
 
-    /// Whether a client may enter. One without an address, from a Unix socket, is in no network.
+    /// Returns true if a client may enter. One without an address, from a Unix socket, is in no network.
     #[must_use]
     pub fn admits(&self, client: Option<IpAddr>) -> bool {
         let denied = client.is_some_and(|client| self.deny.contains(client));
@@ -29,7 +29,7 @@ impl AddressRules {
         !denied && self.allow.as_ref().is_none_or(allowed)
     }
 
-    /// Whether a client is in `allow`, and not denied: it is admitted by name, and not for lack of a rule.
+    /// Returns true if a client is in `allow`, and not denied: it is admitted by name, and not for lack of a rule.
     #[must_use]
     pub fn allows(&self, client: Option<IpAddr>) -> bool {
         self.allow.is_some() && self.admits(client)
@@ -44,7 +44,7 @@ pub struct NetworkSet {
 }
 
 impl NetworkSet {
-    /// The set of networks, each an address whose first so many bits count.
+    /// The set of networks, each an address and its number of leading bits.
     pub fn new(networks: impl IntoIterator<Item = (IpAddr, u8)>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for (address, prefix) in networks {
@@ -58,7 +58,7 @@ impl NetworkSet {
         Self { v4, v6: Ranges::new(v6, |end| end.checked_add(1)) }
     }
 
-    /// Whether an address is in one of the networks.
+    /// Returns true if an address is in one of the networks.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {

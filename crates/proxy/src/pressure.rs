@@ -1,8 +1,8 @@
-//! The memory of the process: how much it may hold, and whether it holds as much.
+//! The memory of the process: its bound, and measures while it is reached.
 //!
-//! The kernel kills who takes too much. Before that, nobody is accepted (clients wait in the queue of the socket), caches of
-//! files are emptied, connections of HTTP/2 get no more than a few requests each, responses are not compressed, and batches
-//! for clients are small. What is open goes on.
+//! The kernel kills a process that takes too much. Before that, no client is accepted (clients wait in the queue of
+//! the socket), caches of files are emptied, connections of HTTP/2 get no more than a few requests each, responses
+//! are not compressed, and batches for clients are small. What is open goes on.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use offramp_observe::Log;
 use offramp_observe::process::resident_bytes;
 use tokio::sync::Notify;
 
-/// How often the kernel is asked, where memory is bounded.
+/// Interval at which the kernel is asked, if memory is bounded.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often free memory is given back while too much is held.
+/// Interval at which free memory is given back while too much is held.
 const GIVE_BACK: Duration = Duration::from_secs(1);
 /// The shortest time between two warnings.
 const SILENCE: Duration = Duration::from_secs(60);
-/// No bound.
+/// Value of no bound.
 const NONE: u64 = u64::MAX;
 
-/// Whether the process holds as much memory as it may.
+/// State of the memory of the process.
 #[derive(Debug)]
 pub struct Pressure {
-    /// In bytes.
+    /// Bound in bytes; or [`NONE`].
     bound: AtomicU64,
     high: AtomicBool,
     changed: Notify,
 }
 
-/// What a look at the memory has found.
+/// Result of a look at the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// As before.
+enum PressureChange {
+    /// The same as before.
     Same,
     /// It is too much from now on.
     High,
@@ -44,7 +44,7 @@ enum Turn {
 }
 
 impl Pressure {
-    /// Without a bound.
+    /// No bound yet.
     #[must_use]
     pub fn new() -> Arc<Self> {
         let (high, changed) = Default::default();
@@ -59,13 +59,13 @@ impl Pressure {
         }
     }
 
-    /// How many bytes the process may hold, where that is bounded.
+    /// Number of bytes that the process may hold, if it is bounded.
     #[must_use]
     pub fn most(&self) -> Option<u64> {
         Some(self.bound.load(Ordering::Relaxed)).filter(|bytes| *bytes != NONE)
     }
 
-    /// Whether too much is held.
+    /// Returns true if too much is held.
     #[must_use]
     pub fn is_high(&self) -> bool {
         self.high.load(Ordering::Relaxed)
@@ -78,15 +78,15 @@ impl Pressure {
 
     /// The process holds so many bytes. It has to give back a sixteenth of the bound before that is little: else it would
     /// accept and refuse in turn.
-    fn look(&self, resident: u64) -> Turn {
+    fn look(&self, resident: u64) -> PressureChange {
         let bound = self.bound.load(Ordering::Relaxed);
         let was = self.is_high();
         let is = bound != NONE && resident >= if was { bound - bound / 16 } else { bound };
         self.high.store(is, Ordering::Relaxed);
         match (was, is) {
-            (false, true) => Turn::High,
-            (true, false) => Turn::Low,
-            _ => Turn::Same,
+            (false, true) => PressureChange::High,
+            (true, false) => PressureChange::Low,
+            _ => PressureChange::Same,
         }
     }
 
@@ -102,13 +102,13 @@ impl Pressure {
             let now = Instant::now();
             let due =
                 |last: Option<Instant>, pause| last.is_none_or(|last| now.duration_since(last) >= pause);
-            let turn = resident.map_or(Turn::Same, |resident| self.look(resident));
+            let turn = resident.map_or(PressureChange::Same, |resident| self.look(resident));
             if self.is_high() && due(gave_back, GIVE_BACK) {
                 gave_back = Some(now);
                 process::give_memory_back();
             }
             match turn {
-                Turn::High if due(said, SILENCE) => {
+                PressureChange::High if due(said, SILENCE) => {
                     said = Some(now);
                     let fields = [
                         ("resident_bytes", resident.unwrap_or_default().into()),
@@ -117,11 +117,11 @@ impl Pressure {
                     ];
                     log.warn("the process holds as much memory as it may: new connections wait", &fields);
                 }
-                Turn::Low => log.info(
+                PressureChange::Low => log.info(
                     "the process holds less memory than it may: new connections are accepted",
                     &[("resident_bytes", resident.unwrap_or_default().into())],
                 ),
-                Turn::High | Turn::Same => {}
+                PressureChange::High | PressureChange::Same => {}
             }
             if unbounded {
                 self.changed.notified().await;
@@ -139,21 +139,21 @@ mod tests {
     #[test]
     fn it_is_high_at_the_bound_until_a_sixteenth_is_given_back() {
         let pressure = Pressure::new();
-        assert_eq!((pressure.look(u64::MAX), pressure.is_high()), (Turn::Same, false));
+        assert_eq!((pressure.look(u64::MAX), pressure.is_high()), (PressureChange::Same, false));
         pressure.bound(Some(1600));
         for (resident, turn, high) in [
-            (1599, Turn::Same, false),
-            (1600, Turn::High, true),
-            (1599, Turn::Same, true),
-            (1500, Turn::Same, true),
-            (1499, Turn::Low, false),
-            (1599, Turn::Same, false),
-            (5000, Turn::High, true),
+            (1599, PressureChange::Same, false),
+            (1600, PressureChange::High, true),
+            (1599, PressureChange::Same, true),
+            (1500, PressureChange::Same, true),
+            (1499, PressureChange::Low, false),
+            (1599, PressureChange::Same, false),
+            (5000, PressureChange::High, true),
         ] {
             assert_eq!((pressure.look(resident), pressure.is_high()), (turn, high), "{resident}");
         }
         pressure.bound(None);
-        assert_eq!((pressure.look(5000), pressure.is_high()), (Turn::Low, false));
+        assert_eq!((pressure.look(5000), pressure.is_high()), (PressureChange::Low, false));
     }
 
     #[tokio::test]

@@ -4,22 +4,24 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use offramp_certs::Certificate;
 use offramp_net::Socket;
-use offramp_observe::facts::{Address, ClientFacts, TlsFacts};
+use offramp_observe::facts::{ClientFacts, EndpointAddress, TlsFacts};
 use offramp_observe::{ConnectionFacts, ConnectionId};
 use offramp_tls::Negotiated;
 use offramp_wire::client_hello::openssl_suite_name;
-use offramp_wire::proxy::{CLIENT_CERT_CONN, CLIENT_CERT_SESS, CLIENT_SSL, Endpoint, Outbound, TlsInfo};
+use offramp_wire::proxy::{
+    CLIENT_CERT_CONN, CLIENT_CERT_SESS, CLIENT_SSL, OutboundHeader, ProxyEndpoint, TlsInfo,
+};
 
 use crate::snapshot::SendProxy;
 
-/// What the TLS part of a header is made of.
+/// Facts in the TLS part of a header.
 pub(crate) struct TlsPart<'a> {
     pub(crate) negotiated: &'a Negotiated,
     /// The certificate that the client was shown.
     pub(crate) certificate: Option<&'a Certificate>,
 }
 
-/// What a header tells of a connection.
+/// The facts of a connection for a header.
 pub(crate) struct About<'a> {
     pub(crate) id: ConnectionId,
     pub(crate) client: &'a ClientFacts,
@@ -39,7 +41,7 @@ pub(crate) fn build(version: SendProxy, facts: &About<'_>, tls: Option<&TlsPart<
     let mut out = Vec::with_capacity(512);
     let (source, destination) = endpoints(facts);
     let id = facts.id.to_bytes();
-    let mut header = Outbound::new(source, destination);
+    let mut header = OutboundHeader::new(source, destination);
     match version {
         SendProxy::V1 => header.encode_v1(&mut out),
         SendProxy::V2 { tls: with_tls, crc32c, client_certificate } => {
@@ -60,8 +62,8 @@ pub(crate) fn build(version: SendProxy, facts: &About<'_>, tls: Option<&TlsPart<
 /// connection says of TLS is about the last of these proxies, and is left out.
 pub(crate) fn build_named(version: SendProxy, facts: &About<'_>, named: IpAddr) -> Vec<u8> {
     let reached = match &facts.client.destination {
-        Some(Address::Ip(claimed)) => Some(*claimed),
-        Some(Address::Unix(_)) => None,
+        Some(EndpointAddress::Ip(claimed)) => Some(*claimed),
+        Some(EndpointAddress::Unix(_)) => None,
         None => facts.local,
     };
     let source = SocketAddr::new(named.to_canonical(), 0);
@@ -81,24 +83,26 @@ fn unspecified(ip: IpAddr) -> IpAddr {
 }
 
 /// The client, and where it connected to: as a believed header says, else our end.
-fn endpoints<'a>(about: &About<'a>) -> (Endpoint<'a>, Endpoint<'a>) {
+fn endpoints<'a>(about: &About<'a>) -> (ProxyEndpoint<'a>, ProxyEndpoint<'a>) {
     let source = endpoint(&about.client.address);
     if let Some(claimed) = &about.client.destination {
         return (source, endpoint(claimed));
     }
     let destination = match (source, about.local) {
-        (Endpoint::Inet(_), Some(local)) => Endpoint::Inet(local),
+        (ProxyEndpoint::Inet(_), Some(local)) => ProxyEndpoint::Inet(local),
         // A client's address that came through a Unix socket: the port it arrived at is unknown.
-        (Endpoint::Inet(source), None) => Endpoint::Inet(SocketAddr::new(unspecified(source.ip()), 0)),
-        (Endpoint::Unix(_), _) => Endpoint::Unix(&[]),
+        (ProxyEndpoint::Inet(source), None) => {
+            ProxyEndpoint::Inet(SocketAddr::new(unspecified(source.ip()), 0))
+        }
+        (ProxyEndpoint::Unix(_), _) => ProxyEndpoint::Unix(&[]),
     };
     (source, destination)
 }
 
-fn endpoint(address: &Address) -> Endpoint<'_> {
+fn endpoint(address: &EndpointAddress) -> ProxyEndpoint<'_> {
     match address {
-        Address::Ip(address) => Endpoint::Inet(*address),
-        Address::Unix(path) => Endpoint::Unix(path.as_deref().unwrap_or_default()),
+        EndpointAddress::Ip(address) => ProxyEndpoint::Inet(*address),
+        EndpointAddress::Unix(path) => ProxyEndpoint::Unix(path.as_deref().unwrap_or_default()),
     }
 }
 
@@ -130,17 +134,17 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use offramp_observe::IdSource;
-    use offramp_wire::Step;
-    use offramp_wire::proxy::{Addresses, Command, Header, Version, parse};
+    use offramp_wire::ParseStep;
+    use offramp_wire::proxy::{Header, ProxyAddresses, ProxyCommand, ProxyHeaderVersion, parse};
     use proptest::prelude::*;
 
     use super::*;
 
-    fn addresses() -> impl Strategy<Value = Address> {
+    fn addresses() -> impl Strategy<Value = EndpointAddress> {
         let path = prop::collection::vec(any::<u8>(), 0..200);
         prop_oneof![
-            any::<SocketAddr>().prop_map(Address::Ip),
-            path.prop_map(|path| Address::Unix((!path.is_empty()).then(|| path.into()))),
+            any::<SocketAddr>().prop_map(EndpointAddress::Ip),
+            path.prop_map(|path| EndpointAddress::Unix((!path.is_empty()).then(|| path.into()))),
         ]
     }
 
@@ -153,7 +157,7 @@ mod tests {
     /// The header, which is all that was written.
     fn read(bytes: &[u8]) -> Header<'_> {
         match parse(bytes) {
-            Step::Done { value, consumed } if consumed == bytes.len() => value,
+            ParseStep::Done { value, consumed } if consumed == bytes.len() => value,
             other => panic!("{other:?} from {}", bytes.escape_ascii()),
         }
     }
@@ -182,8 +186,8 @@ mod tests {
             };
             let bytes = built(version, &client, local, &tls);
             let header = read(&bytes);
-            prop_assert_eq!(header.command, Command::Proxy);
-            prop_assert_eq!(header.version == Version::V1, version == SendProxy::V1);
+            prop_assert_eq!(header.command, ProxyCommand::Proxy);
+            prop_assert_eq!(header.version == ProxyHeaderVersion::V1, version == SendProxy::V1);
             // Only what is longer than any name leaves no room for it.
             let long = tls.sni.as_ref().map_or(0, |sni| sni.len()) + tls.alpn.as_ref().map_or(0, |alpn| alpn.len());
             prop_assert!(long > 7000 || header.tlvs.unique_id().is_some() == (version != SendProxy::V1));
@@ -196,11 +200,11 @@ mod tests {
         for (path, fits) in
             [(b"\0\xff\xfe".repeat(36), true), (vec![b'x'; 108], true), (vec![b'x'; 109], false)]
         {
-            let address = Address::Unix(Some(path.clone().into()));
+            let address = EndpointAddress::Unix(Some(path.clone().into()));
             let client = ClientFacts { address, peer: None, destination: None };
             let bytes = built(v2, &client, None, &TlsFacts::default());
-            let expected = Addresses::Unix { source: &path, destination: b"" };
-            assert_eq!(read(&bytes).addresses, if fits { expected } else { Addresses::Unspec });
+            let expected = ProxyAddresses::Unix { source: &path, destination: b"" };
+            assert_eq!(read(&bytes).addresses, if fits { expected } else { ProxyAddresses::Unspec });
         }
     }
 
@@ -225,7 +229,7 @@ mod tests {
             for version in [SendProxy::V1, v2] {
                 let bytes = build_named(version, &about, named.parse().unwrap());
                 let header = read(&bytes);
-                let expected = Addresses::Tcp { source: of(source), destination: of(destination) };
+                let expected = ProxyAddresses::Tcp { source: of(source), destination: of(destination) };
                 assert_eq!(header.addresses, expected, "{named} {claimed:?}");
                 assert!(header.tlvs.authority().is_none() && header.tlvs.tls().is_none());
             }
@@ -264,7 +268,7 @@ mod tests {
         for (claimed, sent) in [(Some("198.51.100.7:443"), "198.51.100.7:443"), (None, "127.0.0.1:8443")] {
             for version in [SendProxy::V1, v2] {
                 let bytes = built(version, &claims(claimed), local, &TlsFacts::default());
-                let expected = Addresses::Tcp { source: of("192.0.2.1:4000"), destination: of(sent) };
+                let expected = ProxyAddresses::Tcp { source: of("192.0.2.1:4000"), destination: of(sent) };
                 assert_eq!(read(&bytes).addresses, expected);
             }
         }

@@ -1,9 +1,10 @@
-//! What the log says of limits that refuse clients, of client certificates that are refused, and of pauses of accepting: at most one line a minute for each
-//! limit and each reason, with how many there were since the last line.
+//! Lines of the log about limits that refuse clients, of client certificates that are refused, and of pauses of
+//! accepting: at most one line a minute for each limit and each reason, with how many there were since the last
+//! line.
 //!
-//! Every place that refuses or pauses comes here, and only counts: a log that takes nothing must not hold up a worker.
-//! The lines are written by whoever runs [`Refusals::write`], at once where nothing was said for a minute, else when the
-//! minute is over; so no refusal is left out when the clients give up.
+//! Every place that refuses or pauses comes here, and only counts: a log that takes nothing must not hold up a
+//! worker. The lines are written by the task that runs [`Refusals::write`], at once where nothing was said for a
+//! minute, else when the minute is over; so no refusal is left out when the clients give up.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use offramp_observe::counters::PauseReason;
-use offramp_observe::facts::{Address, Limit};
+use offramp_observe::facts::{EndpointAddress, Limit};
 use offramp_observe::format::coarse;
 use offramp_observe::{Cause, Log, NoticeKind, Notices};
 use tokio::sync::Notify;
@@ -24,25 +25,25 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// Counts refusals and pauses of all workers, and tells the log.
 pub struct Refusals {
     log: Log,
-    /// The same for those who watch.
+    /// The same for watchers.
     notices: Notices,
     show: AtomicU8,
-    limits: [Subject; Cause::COUNT],
-    pauses: [Subject; PauseReason::ALL.len()],
+    limits: [LogSubject; Cause::COUNT],
+    pauses: [LogSubject; PauseReason::ALL.len()],
     /// Requests that were refused because too much is held; see `l7::h2::memory`.
-    memory: Subject,
+    memory: LogSubject,
     /// Woken when something was counted that no line has said.
     unsaid: Notify,
 }
 
-/// How much of a client's address a line shows.
+/// Part of a client's address that a line shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
-    /// All of it.
+    /// The whole address.
     Address,
-    /// Its network.
+    /// The network of the client.
     Network,
-    /// Nothing.
+    /// No part of it.
     Nothing,
 }
 
@@ -54,14 +55,14 @@ impl Refusals {
             log,
             notices: Notices::default(),
             show: AtomicU8::new(Show::Address as u8),
-            limits: std::array::from_fn(|_| Subject::default()),
-            pauses: std::array::from_fn(|_| Subject::default()),
-            memory: Subject::default(),
+            limits: std::array::from_fn(|_| LogSubject::default()),
+            pauses: std::array::from_fn(|_| LogSubject::default()),
+            memory: LogSubject::default(),
             unsaid: Notify::new(),
         })
     }
 
-    /// What those who watch are told, of this and of everything else that happens to the process.
+    /// Notices of this and of everything else that happens to the process.
     #[must_use]
     pub fn notices(&self) -> &Notices {
         &self.notices
@@ -72,14 +73,14 @@ impl Refusals {
         self.show.store(show as u8, Ordering::Relaxed);
     }
 
-    /// How many clients or requests each limit has refused, in the order of the causes; the causes are those that
-    /// events have.
+    /// Number of clients or requests that each limit has refused, in the order of the causes; the causes are those
+    /// that events have.
     pub fn totals(&self) -> impl Iterator<Item = (Cause, u64)> {
         let limits = Cause::ALL.into_iter().filter(|cause| cause.limit().is_some());
         limits.map(|cause| (cause, self.limits[cause as usize].lock().total))
     }
 
-    /// How many requests were refused because those under way hold too much.
+    /// Number of requests that were refused because those under way hold too much.
     pub fn for_memory(&self) -> u64 {
         self.memory.lock().total
     }
@@ -108,14 +109,14 @@ impl Refusals {
     }
 
     /// A connection or a request ended by this cause; nothing is done unless a limit refused it.
-    pub(crate) fn ended(&self, cause: Cause, client: &Address) {
+    pub(crate) fn ended(&self, cause: Cause, client: &EndpointAddress) {
         if cause.limit().is_some() {
             self.count(&self.limits[cause as usize], Last::client(client));
         }
     }
 
-    /// A client showed a certificate that is refused. `identity` says whose it is.
-    pub(crate) fn certificate(&self, cause: Cause, identity: &str, client: &Address) {
+    /// A client showed a certificate that is refused. `identity` names its subject.
+    pub(crate) fn certificate(&self, cause: Cause, identity: &str, client: &EndpointAddress) {
         let Last::Client(client) = Last::client(client) else { return };
         self.count(&self.limits[cause as usize], Last::Certificate(client, identity.into()));
     }
@@ -126,11 +127,11 @@ impl Refusals {
     }
 
     /// A request was refused because those under way hold too much.
-    pub(crate) fn has_no_memory(&self, client: &Address) {
+    pub(crate) fn has_no_memory(&self, client: &EndpointAddress) {
         self.count(&self.memory, Last::client(client));
     }
 
-    fn count(&self, subject: &Subject, last: Last) {
+    fn count(&self, subject: &LogSubject, last: Last) {
         if subject.happened(last) {
             self.unsaid.notify_one();
         }
@@ -140,7 +141,7 @@ impl Refusals {
     /// is something left to say.
     fn say_due(&self, now: Option<Instant>) -> Option<Instant> {
         let mut next = None;
-        let mut due = |subject: &Subject| match subject.due(now) {
+        let mut due = |subject: &LogSubject| match subject.due(now) {
             Due::Now(count, last) => Some((count, last)),
             Due::At(at) => {
                 next = next.map_or(Some(at), |next: Instant| Some(next.min(at)));
@@ -233,10 +234,10 @@ impl Refusals {
 
 /// Something of which at most one line a minute is written.
 #[derive(Default)]
-struct Subject(Mutex<Counted>);
+struct LogSubject(Mutex<SubjectCount>);
 
 #[derive(Default)]
-struct Counted {
+struct SubjectCount {
     total: u64,
     unsaid: u64,
     last: Last,
@@ -244,12 +245,12 @@ struct Counted {
     until: Option<Instant>,
 }
 
-/// Whom it happened to last.
+/// Latest client that was refused.
 #[derive(Clone)]
 enum Last {
     /// A client, unless it came over a Unix socket.
     Client(Option<IpAddr>),
-    /// A client in the same way, and whose certificate it showed.
+    /// A client in the same way, and the subject of its certificate.
     Certificate(Option<IpAddr>, Box<str>),
     /// A listener, and how many connections its worker had.
     Listener(Arc<str>, usize),
@@ -262,24 +263,24 @@ impl Default for Last {
 }
 
 impl Last {
-    fn client(address: &Address) -> Self {
+    fn client(address: &EndpointAddress) -> Self {
         Self::Client(match address {
-            Address::Ip(address) => Some(address.ip()),
-            Address::Unix(_) => None,
+            EndpointAddress::Ip(address) => Some(address.ip()),
+            EndpointAddress::Unix(_) => None,
         })
     }
 }
 
-/// What is to be said.
+/// Lines that are due.
 enum Due {
     Nothing,
-    /// How often it happened since it was said last.
+    /// Number of times since the last line.
     Now(u64, Last),
     /// Something, but not before then.
     At(Instant),
 }
 
-impl Subject {
+impl LogSubject {
     /// It happened; whether it is the first time since it was said last.
     fn happened(&self, last: Last) -> bool {
         let mut counted = self.lock();
@@ -289,7 +290,7 @@ impl Subject {
         counted.unsaid == 1
     }
 
-    /// What was not said and may be said at `now`; whatever was not said, if that is none.
+    /// Lines that are due at `now`; all that wait, without a time.
     fn due(&self, now: Option<Instant>) -> Due {
         let mut counted = self.lock();
         if counted.unsaid == 0 {
@@ -304,7 +305,7 @@ impl Subject {
         Due::Now(std::mem::take(&mut counted.unsaid), counted.last.clone())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Counted> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, SubjectCount> {
         // Nothing in here panics with the lock held; if it did, the counts would still be usable.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,9 +15,9 @@ pub use ja4::Ja4List;
 pub use path::{PathMatch, Paths};
 pub use redirects::RedirectMap;
 pub use rewrite::PathRules;
-pub use template::{BadTemplate, Parts, Template};
+pub use template::{BadTemplate, Template, TemplateValues};
 
-/// What a connection must match.
+/// The conditions on a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
     /// Server names in lower case: exact, or `*.` and a suffix for one more label. Empty: any name,
@@ -29,25 +29,25 @@ pub struct Match {
 
 /// A destination and what leads there.
 #[derive(Clone, Debug)]
-pub struct Rule<T> {
-    /// What must match.
+pub struct RouteRule<T> {
+    /// Conditions that must match.
     pub matches: Match,
-    /// Where it leads.
+    /// Destination of the rule.
     pub to: T,
 }
 
 /// Rules arranged for lookup.
-pub struct Table<T> {
-    rules: Vec<Rule<T>>,
+pub struct RouteTable<T> {
+    rules: Vec<RouteRule<T>>,
     exact: HashMap<String, Vec<usize>>,
     /// By what follows the `*`, the dot included.
     wildcard: HashMap<String, Vec<usize>>,
     any: Vec<usize>,
 }
 
-impl<T> Table<T> {
+impl<T> RouteTable<T> {
     /// Arranges rules, the preferred ones first.
-    pub fn new(rules: Vec<Rule<T>>) -> Self {
+    pub fn new(rules: Vec<RouteRule<T>>) -> Self {
         let mut table = Self { rules, exact: HashMap::new(), wildcard: HashMap::new(), any: Vec::new() };
         for (at, rule) in table.rules.iter().enumerate() {
             if rule.matches.hosts.is_empty() {
@@ -69,7 +69,7 @@ impl<T> Table<T> {
         self.places(host, |at| self.takes(at, &offers))
     }
 
-    /// The first rule for `host` (in lower case) whose destination `suits`.
+    /// The first rule for `host` (in lower case) with a destination that `suits`.
     pub(crate) fn first(&self, host: Option<&str>, suits: impl Fn(&T) -> bool) -> Option<&T> {
         self.places(host, |at| suits(&self.rules[at].to))
     }
@@ -77,7 +77,7 @@ impl<T> Table<T> {
     /// The destinations of every rule that matches a client that asks for `host` (in lower case), whatever
     /// protocols it offers.
     pub fn for_host(&self, host: Option<&str>) -> impl Iterator<Item = &T> {
-        self.groups(host).flatten().map(|&at| &self.rules[at].to)
+        self.groups(host).into_iter().flatten().flatten().map(|&at| &self.rules[at].to)
     }
 
     /// The destinations that a client that asks for `host` (in lower case) can come to, where one that `takes_all` hides
@@ -88,13 +88,14 @@ impl<T> Table<T> {
         takes_all: impl Fn(&T) -> bool,
     ) -> impl Iterator<Item = &T> {
         let first = |places: &Vec<usize>| places.iter().copied().find(|&at| takes_all(&self.rules[at].to));
-        let end = self.groups(host).filter_map(first).min().unwrap_or(usize::MAX);
-        self.groups(host).flatten().filter(move |&&at| at <= end).map(|&at| &self.rules[at].to)
+        let groups = self.groups(host);
+        let end = groups.into_iter().flatten().filter_map(first).min().unwrap_or(usize::MAX);
+        groups.into_iter().flatten().flatten().filter(move |&&at| at <= end).map(|&at| &self.rules[at].to)
     }
 
-    /// How many rules there are for `host`.
+    /// Number of rules for `host`.
     pub(crate) fn count(&self, host: Option<&str>) -> usize {
-        self.groups(host).map(Vec::len).sum()
+        self.groups(host).into_iter().flatten().map(Vec::len).sum()
     }
 
     /// Every destination, in the order of the rules.
@@ -103,19 +104,22 @@ impl<T> Table<T> {
     }
 
     fn places(&self, host: Option<&str>, takes: impl Fn(usize) -> bool) -> Option<&T> {
-        self.groups(host)
-            .filter_map(|places| places.iter().copied().find(|&at| takes(at)))
-            .min()
-            .map(|at| &self.rules[at].to)
+        let mut best = self.rules.len();
+        for group in self.groups(host).into_iter().flatten() {
+            let better = group.iter().copied().take_while(|&at| at < best).find(|&at| takes(at));
+            best = better.unwrap_or(best);
+        }
+        self.rules.get(best).map(|rule| &rule.to)
     }
 
-    /// The rules that match `host`: by the exact name, by a wildcard, and those for any name.
-    fn groups(&self, host: Option<&str>) -> impl Iterator<Item = &Vec<usize>> {
+    /// The rules that match `host`, each group in its order: by the exact name, by a wildcard, and those for any name.
+    fn groups(&self, host: Option<&str>) -> [Option<&Vec<usize>>; 3] {
         let exact = host.and_then(|host| self.exact.get(host));
-        let wildcard = host
-            .and_then(|host| host.find('.').filter(|&dot| dot > 0).map(|dot| &host[dot..]))
-            .and_then(|suffix| self.wildcard.get(suffix));
-        [exact, wildcard, Some(&self.any)].into_iter().flatten()
+        let wildcard = host.filter(|_| !self.wildcard.is_empty()).and_then(|host| {
+            let dot = host.bytes().position(|byte| byte == b'.').filter(|&dot| dot > 0)?;
+            self.wildcard.get(&host[dot..])
+        });
+        [exact, wildcard, Some(&self.any)]
     }
 
     fn takes(&self, at: usize, offers: &impl Fn(&[u8]) -> bool) -> bool {
@@ -130,17 +134,17 @@ mod tests {
 
     use super::*;
 
-    fn rule(hosts: &[&str], alpn: &[&str], to: usize) -> Rule<usize> {
+    fn rule(hosts: &[&str], alpn: &[&str], to: usize) -> RouteRule<usize> {
         let matches = Match {
             hosts: hosts.iter().map(ToString::to_string).collect(),
             alpn: alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect(),
         };
-        Rule { matches, to }
+        RouteRule { matches, to }
     }
 
     #[test]
     fn exact_wildcard_default_and_alpn() {
-        let table = Table::new(vec![
+        let table = RouteTable::new(vec![
             rule(&["a.test"], &["h2"], 0),
             rule(&["a.test", "b.test"], &[], 1),
             rule(&["*.test"], &[], 2),
@@ -154,7 +158,7 @@ mod tests {
         assert_eq!(find(Some("test"), ""), Some(3));
         assert_eq!(find(Some(".test"), ""), Some(3));
         assert_eq!(find(None, ""), Some(3));
-        assert_eq!(Table::new(vec![rule(&["a.test"], &[], 0)]).find(None, |_| true), None);
+        assert_eq!(RouteTable::new(vec![rule(&["a.test"], &[], 0)]).find(None, |_| true), None);
         assert_eq!(table.for_host(Some("a.test")).copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
         assert_eq!(table.for_host(None).copied().collect::<Vec<_>>(), [3]);
     }
@@ -171,7 +175,7 @@ mod tests {
         ) {
             let rules: Vec<_> =
                 rules.iter().enumerate().map(|(to, (hosts, alpn))| rule(hosts, alpn, to)).collect();
-            let matches = |rule: &Rule<usize>| {
+            let matches = |rule: &RouteRule<usize>| {
                 let by_host = rule.matches.hosts.is_empty() || rule.matches.hosts.iter().any(|pattern| {
                     host.is_some_and(|host| match pattern.strip_prefix("*.") {
                         Some(suffix) => host.split_once('.').is_some_and(|(_, rest)| rest == suffix),
@@ -183,7 +187,7 @@ mod tests {
                 by_host && by_alpn
             };
             let walked = rules.iter().find(|rule| matches(rule)).map(|rule| rule.to);
-            let table = Table::new(rules);
+            let table = RouteTable::new(rules);
             prop_assert_eq!(table.find(host, |protocol| protocol == offered.as_bytes()).copied(), walked);
         }
     }

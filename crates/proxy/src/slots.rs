@@ -3,7 +3,7 @@
 use std::io::IoSliceMut;
 use std::ops::Range;
 
-use offramp_record::Layout;
+use offramp_record::{Layout, PlaintextSpan};
 
 use crate::pressure::Pressure;
 
@@ -11,11 +11,11 @@ use crate::pressure::Pressure;
 pub(crate) const BLOCK: usize = 16 * (16 * 1024 + 22);
 /// The plaintext in them.
 pub(crate) const BATCH: usize = 16 * 16 * 1024;
-/// How many times [`BLOCK`] the memory can be. The fewer batches, the less often a client is woken; but each batch
+/// The most memory, in multiples of [`BLOCK`]. The fewer batches, the less often a client is woken; but each batch
 /// is gone over three times, and has to stay in the second-level cache, of which it may have half.
 const MOST_BLOCKS: usize = 4;
-/// What a client has to take without a wait before batches for it are larger than [`BATCH`]: as much as the kernel
-/// keeps for one that does not read (`tcp_wmem`), so that few of those who are slow keep more than that waiting.
+/// Bytes that a client has to take without a wait before batches for it are larger than [`BATCH`]: as much as the kernel
+/// keeps for one that does not read (`tcp_wmem`), so that few slow clients keep more than that waiting.
 pub(crate) const TAKEN: usize = 4 << 20;
 /// The most plaintext of a batch while the process holds as much memory as it may: a client that stops reading keeps no
 /// more waiting.
@@ -23,8 +23,20 @@ const LEAN: usize = 64 * 1024;
 /// Records of one batch.
 pub(crate) const SPANS: usize = 64;
 
-/// How much memory this machine's batches have.
-pub(crate) fn room() -> usize {
+/// The memory that records are opened and sealed in. A worker has one, and lends it to a connection while that is polled.
+pub(crate) struct Scratch {
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) spans: [PlaintextSpan; SPANS],
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; room()].into(), spans: [PlaintextSpan::default(); SPANS] }
+    }
+}
+
+/// The memory for batches on this machine.
+fn room() -> usize {
     blocks(offramp_net::cores::second_level_cache()) * BLOCK
 }
 
@@ -32,7 +44,7 @@ fn blocks(cache: Option<usize>) -> usize {
     (cache.unwrap_or_default() / (2 * 256 * 1024)).clamp(1, MOST_BLOCKS)
 }
 
-/// How much plaintext the next batch may have that would have `most` otherwise.
+/// Bounds the plaintext of the next batch, `most` without pressure.
 pub(crate) fn most(most: usize, pressure: &Pressure) -> usize {
     if pressure.is_high() { most.min(LEAN) } else { most }
 }
@@ -71,7 +83,7 @@ pub(crate) fn with_slots<T>(
 #[cfg(test)]
 mod tests {
     use offramp_record::aead::Library;
-    use offramp_record::{Choice, KeyMaterial, Sealer, Suite, Version};
+    use offramp_record::{KeyMaterial, LibraryChoice, Sealer, Suite, Version};
 
     use super::*;
 
@@ -97,7 +109,7 @@ mod tests {
     fn slots_are_cut_off_around_what_is_asked_for() {
         let suite = Suite::Aes128Gcm;
         let keys = KeyMaterial::new(Version::Tls13, suite, &[7; 16], [9; 12], 0).unwrap();
-        let sealer = Sealer::new(&keys, &Choice::always(Library::Ring));
+        let sealer = Sealer::new(&keys, &LibraryChoice::always(Library::Ring));
         for most in [SPANS, 1] {
             let layout = sealer.layout(10, 130, most);
             let all = layout.capacity();

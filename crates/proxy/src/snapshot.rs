@@ -8,19 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use offramp_certs::client_auth::Allow;
-use offramp_certs::store::Store;
+use offramp_certs::client_auth::AllowList;
+use offramp_certs::store::CertificateStore;
 use offramp_net::Socket;
-use offramp_net::pace::{Allowance, Pace, Side};
-use offramp_observe::facts::Offer;
-use offramp_record::{Choice, RecordSize};
+use offramp_net::pace::{Allowance, BandwidthLimiter, ConnectionSide};
+use offramp_observe::facts::TlsOffer;
+use offramp_record::{LibraryChoice, RecordSize};
 use offramp_tls::Configs;
 use offramp_upstream::Backend;
 
-use crate::limit::Rate;
+use crate::limit::Quota;
 use crate::networks::AddressRules;
-use crate::route::{Ja4List, Table};
-use crate::worker::AcceptorId;
+use crate::route::{Ja4List, RouteTable};
 
 mod current;
 pub mod http;
@@ -30,38 +29,38 @@ pub mod pages;
 pub use self::current::Current;
 use self::http::{Http, HttpTls};
 pub(crate) use self::name::RouteId;
-pub use self::name::RouteName;
+pub use self::name::{AcceptorId, RouteName};
 
-/// One validated configuration.
+/// One validated configuration, as workers use it.
 pub struct Snapshot {
     /// Rises with every snapshot of the process.
     pub generation: u64,
     /// Listeners by name.
     pub listeners: HashMap<Arc<str>, Arc<Listener>>,
-    /// What the open sockets serve: an address can move from listener to listener while it is open.
+    /// Listeners of the open sockets: an address can move from listener to listener while it is open.
     pub sockets: HashMap<AcceptorId, Arc<Listener>>,
     /// Backends; routes name them by their place here.
     pub backends: Vec<Arc<Backend>>,
-    /// What bounds the use of the machine.
-    pub limits: Limits,
+    /// Bounds on the use of the machine.
+    pub limits: ClientLimits,
     /// The size of the records that clients get.
     pub record_size: RecordSize,
     /// The AEAD library for each suite.
-    pub choice: Choice,
-    /// What the clients of routes may move, where that is bounded, by the names of the routes and of their listeners.
+    pub choice: LibraryChoice,
+    /// Bandwidths of routes with a bound, by the names of the routes and of their listeners.
     pub bandwidths: Bandwidths,
     /// The part that requests take in distributed traces; `None`: none, and `traceparent` passes as it came.
     pub tracing: Option<Tracing>,
 }
 
 impl Snapshot {
-    /// What a socket serves; one that is closed or not known here: the listener of this name.
+    /// Listener of a socket; for one that is closed or not known here, the listener of this name.
     #[must_use]
     pub fn listener(&self, socket: AcceptorId, name: &str) -> Option<&Arc<Listener>> {
         self.sockets.get(&socket).or_else(|| self.listeners.get(name))
     }
 
-    /// The name of a route. It is looked for among all: for what is told once a minute.
+    /// The name of a route. It is looked for among all: for reports once a minute.
     pub(crate) fn route(&self, id: RouteId) -> Option<Arc<str>> {
         self.listeners.values().find_map(|listener| {
             let requests = listener.http.iter().flat_map(|http| http.routes.iter()).map(|route| &route.name);
@@ -70,8 +69,8 @@ impl Snapshot {
         })
     }
 
-    /// Uses these AEAD libraries, towards servers as well. For a snapshot that nobody works by yet.
-    pub fn choose(&mut self, choice: Choice) {
+    /// Uses these AEAD libraries, towards servers as well. For a snapshot that is not in use yet.
+    pub fn choose(&mut self, choice: LibraryChoice) {
         self.choice = choice;
         for backend in &mut self.backends {
             let mut changed = Backend::clone(backend);
@@ -90,49 +89,51 @@ pub struct Tracing {
 
 /// Bounds on what clients may use. Every wait has one.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ClientLimits {
     /// Connections at a time over all workers.
     pub connections: u32,
     /// Connections at a time from one client; loopback and proxies are counted and not refused.
     pub connections_per_client: u32,
     /// Handshakes from one client, if they are limited.
-    pub handshakes_per_client: Option<Rate>,
+    pub handshakes_per_client: Option<Quota>,
     /// Bytes per second in each direction that one client may move, if they are limited; proxies are not.
     pub bandwidth_per_client: Option<NonZeroU64>,
     /// From accept to the end of the handshake, PROXY header included.
     pub handshake_timeout: Duration,
-    /// How long a connection may move no byte in either direction.
+    /// The time for which a connection may move no byte in either direction.
     pub idle_timeout: Duration,
     /// The greatest age of a client's connection, if there is one.
     pub max_age: Option<Duration>,
+    /// Grace for requests and tunnels once their connection has its greatest age.
+    pub max_age_grace: Duration,
 }
 
-/// What happens to the connections of one listener.
+/// The rules for the connections of one listener.
 pub struct Listener {
-    /// Its name.
+    /// Name in the configuration.
     pub name: Arc<str>,
-    /// Whose PROXY header is required and believed.
+    /// Networks that must send a PROXY header, which is believed.
     pub accept_proxy: Vec<Network>,
-    /// Where its clients may come from; `None`: from anywhere.
+    /// Networks of its clients; `None`: any.
     pub addresses: Option<Arc<AddressRules>>,
     /// TLS, or plain text where this is absent.
     pub tls: Option<ListenerTls>,
-    /// Where connections go. In mode `http` these routes are chosen by the server name alone, before TLS
+    /// Destinations of connections. In mode `http` these routes are chosen by the server name alone, before TLS
     /// ends: each is [`Target::Passthrough`] or [`Target::Http`], with at least one for any name.
-    pub routes: Table<Route>,
+    pub routes: RouteTable<Route>,
     /// Mode `http`: where the requests of [`Target::Http`] go.
     pub http: Option<Http>,
 }
 
 impl Listener {
-    /// Whether the address is one of those that are said to be proxies.
+    /// Returns true if the address is one of those that are said to be proxies.
     pub(crate) fn is_proxy(&self, address: IpAddr) -> bool {
         let trusted = self.http.as_ref().map_or(&[][..], |http| &http.trusted_proxies);
         self.accept_proxy.iter().chain(trusted).any(|network| network.contains(address))
     }
 }
 
-/// How clients ask for TLS in the protocol that it protects.
+/// Way in which clients ask for TLS in the protocol that it protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preamble {
     /// As those of PostgreSQL do. They may begin with TLS too, and then have to offer its protocol by ALPN.
@@ -144,13 +145,13 @@ pub enum Preamble {
 
 /// The TLS of a listener.
 pub struct ListenerTls {
-    /// Where certificates are picked from.
-    pub store: Arc<Store>,
+    /// Store that certificates are picked from.
+    pub store: Arc<CertificateStore>,
     /// The configurations for what no ClientHello can be read from: rustls refuses it.
     pub fallback: Configs,
-    /// Whether events tell the JA4 fingerprints of clients.
+    /// Set if events have the JA4 fingerprints of clients.
     pub ja4: bool,
-    /// How clients ask for TLS; `None`: they begin with it.
+    /// Way in which clients ask for TLS; `None`: they begin with it.
     pub preamble: Option<Preamble>,
     /// The clients that no default certificate is for.
     pub strangers: Strangers,
@@ -169,73 +170,95 @@ pub struct Strangers {
 /// goes on from snapshot to snapshot.
 pub type Bandwidths = BTreeMap<(Box<str>, Box<str>), Bandwidth>;
 
-/// How many bytes all clients of a route may send, and how many they may receive.
+/// Bytes that all clients of a route may send, and that they may receive.
 #[derive(Clone, Debug)]
 pub struct Bandwidth {
     /// Bytes per second in each direction.
     pub rate: NonZeroU64,
-    /// What they share.
+    /// Allowance that they share.
     pub allowance: Arc<Allowance>,
 }
 
 impl Bandwidth {
     /// Bounds what is relayed to and from a server.
     pub(crate) fn bound(&self, server: &Socket) {
-        server.set_pace(Arc::clone(&self.allowance), self.rate, Side::Server);
+        server.set_pace(Arc::clone(&self.allowance), self.rate, ConnectionSide::Server);
     }
 
     /// Bounds the body of one message.
-    pub(crate) fn pace(&self) -> Pace {
-        Pace::new(Arc::clone(&self.allowance), self.rate, Side::Client)
+    pub(crate) fn pace(&self) -> BandwidthLimiter {
+        BandwidthLimiter::new(Arc::clone(&self.allowance), self.rate, ConnectionSide::Client)
     }
 }
 
-/// A destination.
+/// Destination of connections, and its rules.
 pub struct Route {
-    /// What events call it.
+    /// Name in events.
     pub name: RouteName,
-    /// What is done.
+    /// Action for a connection.
     pub target: Target,
     /// Clients that are refused by their JA4 fingerprint.
     pub deny_ja4: Arc<Ja4List>,
-    /// Where its clients may come from; `None`: from anywhere. It is not for [`Target::Http`], whose requests are
-    /// refused by their own routes.
+    /// Networks of its clients; `None`: any. It is not for [`Target::Http`], which refuses requests by their own
+    /// routes.
     pub addresses: Option<Arc<AddressRules>>,
-    /// Of so many connections that went well one has an event; those that failed always have. It is not for
-    /// [`Target::Http`], whose requests have events by their own routes.
+    /// One of so many connections that went well has an event; those that failed always have. It is not for
+    /// [`Target::Http`], which has events of requests by their own routes.
     pub log_one_in: NonZeroU32,
-    /// What its clients may move; `None`: anything. It is not for [`Target::Http`], whose requests have it by their own
+    /// Bandwidth of its clients; `None`: any. It is not for [`Target::Http`], which has the bandwidths of its own
     /// routes.
     pub bandwidth: Option<Bandwidth>,
 }
 
-/// What is done with the connections of a route.
+/// The target of the connections of a route.
 pub enum Target {
     /// TLS ends here, the plain bytes go to a backend.
     Relay(Relay),
     /// The client's TLS goes to a backend as it came.
-    Passthrough {
-        /// The place of the backend in [`Snapshot::backends`].
-        backend: usize,
-        /// The PROXY header that servers get first.
-        send_proxy: Option<SendProxy>,
-    },
+    Passthrough(Destination),
     /// TLS ends here, and each request goes its own way by the listener's [`Listener::http`].
     Http(HttpTls),
 }
 
-/// A relay of plain bytes.
-pub struct Relay {
+impl Target {
+    /// The configurations of its handshakes; `None` where TLS does not end here.
+    pub(crate) fn tls(&self) -> Option<&Configs> {
+        match self {
+            Self::Relay(relay) => relay.tls.as_ref(),
+            Self::Http(http) => http.tls.as_ref(),
+            Self::Passthrough(_) => None,
+        }
+    }
+}
+
+/// The servers of relayed connections, and how they are reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Destination {
     /// The place of the backend in [`Snapshot::backends`].
     pub backend: usize,
-    /// TLS towards the client; absent on listeners without.
-    pub tls: Option<Configs>,
-    /// Which clients with a verified certificate are admitted; `None` if no certificate is requested.
-    pub allow: Option<Allow>,
     /// The PROXY header that servers get first.
     pub send_proxy: Option<SendProxy>,
-    /// What is offered to clients, for the event of a handshake that found nothing in common.
-    pub configured: Arc<Offer>,
+    /// The limit of one attempt to connect, in place of the backend's.
+    pub connect_timeout: Option<Duration>,
+}
+
+impl Destination {
+    /// The limit of one attempt to connect.
+    pub(crate) fn connect_timeout(&self, snapshot: &Snapshot) -> Duration {
+        self.connect_timeout.unwrap_or(snapshot.backends[self.backend].limits.connect_timeout)
+    }
+}
+
+/// A relay of plain bytes.
+pub struct Relay {
+    /// Servers of the route.
+    pub to: Destination,
+    /// TLS towards the client; absent on listeners without.
+    pub tls: Option<Configs>,
+    /// Clients with a verified certificate that are admitted; `None` if no certificate is requested.
+    pub allow: Option<AllowList>,
+    /// Protocols and ciphers on offer, for the event of a handshake that found nothing in common.
+    pub configured: Arc<TlsOffer>,
 }
 
 /// The version of an outgoing PROXY header.
@@ -247,7 +270,7 @@ pub enum SendProxy {
     V2 {
         /// With the facts of TLS, the protocol and the server name.
         tls: bool,
-        /// With a checksum.
+        /// The header has a checksum.
         crc32c: bool,
         /// With the client's certificate.
         client_certificate: bool,
@@ -267,7 +290,7 @@ impl Network {
         Self(IpNet::new(address, prefix).unwrap_or_else(|_| address.into()))
     }
 
-    /// Whether `address` is in the range. Families are never mixed.
+    /// Returns true if `address` is in the range. Families are never mixed.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address)

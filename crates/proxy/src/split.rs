@@ -1,9 +1,9 @@
-//! Which backend of a route with shares a request goes to.
+//! Choice of a backend for a request on a route with shares.
 //!
-//! Pure: the random number is an argument. A request that names a backend gets it; else the cookie of an earlier response
-//! keeps the client with its backend; else the share decides. Shares are parts of the numbers from 0 to 2^64 in the order
-//! of the configuration, and a key always has the same number: where the weights change from 95 and 5 to 90 and 10, who
-//! was among the last 5 of 100 stays there.
+//! Pure: the random number is an argument. A request that names a backend gets it; else the cookie of an earlier
+//! response keeps the client with its backend; else the share decides. Shares are parts of the numbers from 0 to
+//! 2^64 in the order of the configuration, and a key always has the same number: where the weights change from 95
+//! and 5 to 90 and 10, a client among the last 5 of 100 stays there.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,20 +12,27 @@ use http::HeaderValue;
 use offramp_http::head::Fields;
 use offramp_upstream::pick::key;
 use offramp_upstream::sticky::cookie;
-use offramp_upstream::{HashKey, Sticky};
+use offramp_upstream::{HashSource, Sticky};
 
-use crate::snapshot::http::To;
+/// The servers that get the requests of a route.
+#[derive(Debug)]
+pub enum RouteBackends {
+    /// Those of one backend, by its place in [`Snapshot::backends`](crate::Snapshot::backends).
+    Backend(usize),
+    /// Those of several backends, by shares.
+    Split(Box<Split>),
+}
 
 /// The shares of a route.
 #[derive(Debug)]
 pub struct Split {
     /// At least one; not all of weight 0.
     pub shares: Vec<Share>,
-    /// What a request's share is known by; `None`: by chance.
-    pub by: Option<HashKey>,
-    /// The field whose value names the backend.
+    /// Key of a request's share; `None`: by chance.
+    pub by: Option<HashSource>,
+    /// Field with the name of the backend.
     pub header: Option<http::HeaderName>,
-    /// The cookie whose value names the backend.
+    /// Cookie with the name of the backend.
     pub cookie: Option<Box<str>>,
     /// The cookie that keeps clients with their backends.
     pub sticky: Option<Sticky>,
@@ -42,31 +49,31 @@ pub struct Share {
     pub weight: u16,
 }
 
-/// Which share a request has.
+/// Share of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct ShareChoice {
     /// The place of the backend.
     pub(crate) backend: usize,
-    /// Whether the client is to be told by the cookie: the share decided, and the client had none yet, or an old one.
+    /// Set if the client is to get the cookie: the share decided, and the client had none yet, or an old one.
     pub(crate) fresh: bool,
 }
 
-impl To {
+impl RouteBackends {
     /// Chooses the backend of a request, as [`Split::choose`] does.
     pub(crate) fn choose(
         &self,
         fields: &Fields,
         client: Option<IpAddr>,
         random: impl FnOnce() -> u64,
-    ) -> Choice {
+    ) -> ShareChoice {
         match self {
-            Self::Backend(backend) => Choice { backend: *backend, fresh: false },
+            Self::Backend(backend) => ShareChoice { backend: *backend, fresh: false },
             Self::Split(split) => split.choose(fields, client, random),
         }
     }
 
     /// The cookie that keeps a client with its backend, where it is to be set. `secure`: it came over TLS.
-    pub(crate) fn cookie(&self, choice: Choice, secure: bool) -> Option<HeaderValue> {
+    pub(crate) fn cookie(&self, choice: ShareChoice, secure: bool) -> Option<HeaderValue> {
         let Self::Split(split) = self else { return None };
         let sticky = split.sticky.as_ref().filter(|_| choice.fresh)?;
         let share = split.shares.iter().find(|share| share.backend == choice.backend)?;
@@ -81,15 +88,15 @@ impl Split {
         fields: &Fields,
         client: Option<IpAddr>,
         random: impl FnOnce() -> u64,
-    ) -> Choice {
+    ) -> ShareChoice {
         if let Some(share) = self.named(fields) {
-            return Choice { backend: share.backend, fresh: false };
+            return ShareChoice { backend: share.backend, fresh: false };
         }
         if let Some((share, outdated)) = self.tied(fields) {
-            return Choice { backend: share.backend, fresh: outdated };
+            return ShareChoice { backend: share.backend, fresh: outdated };
         }
         let share = self.place(self.number(fields, client).unwrap_or_else(random));
-        Choice { backend: share.backend, fresh: self.sticky.is_some() }
+        ShareChoice { backend: share.backend, fresh: self.sticky.is_some() }
     }
 
     /// The share that the request names.
@@ -111,9 +118,9 @@ impl Split {
     /// The number that the key of a request has; `None` where chance decides. One without the key goes by its client.
     fn number(&self, fields: &Fields, client: Option<IpAddr>) -> Option<u64> {
         let value = match self.by.as_ref()? {
-            HashKey::Client => None,
-            HashKey::Cookie(name) => cookie(fields, name),
-            HashKey::Header(name) => fields.named(name.as_str().as_bytes()).next(),
+            HashSource::Client => None,
+            HashSource::Cookie(name) => cookie(fields, name),
+            HashSource::Header(name) => fields.named(name.as_str().as_bytes()).next(),
         };
         value.map(key).or_else(|| client.map(network))
     }
@@ -149,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    fn split(weights: &[u16], by: Option<HashKey>) -> Split {
+    fn split(weights: &[u16], by: Option<HashSource>) -> Split {
         let share = |(backend, weight): (usize, &u16)| Share {
             name: format!("b{backend}").into(),
             backend,
@@ -171,7 +178,7 @@ mod tests {
             [(0, 0), (at(0.5), 0), (at(0.9499), 0), (at(0.9501), 2), (u64::MAX - 1, 2), (u64::MAX, 2)]
         {
             let choice = split.choose(&Fields::new(), None, || number);
-            assert_eq!(choice, Choice { backend, fresh: false }, "{number}");
+            assert_eq!(choice, ShareChoice { backend, fresh: false }, "{number}");
         }
         // Evenly spaced numbers fall exactly as the weights say.
         let mut counts = [0; 3];
@@ -183,7 +190,7 @@ mod tests {
 
     #[test]
     fn clients_stay_and_move_only_as_far_as_weights_do() {
-        let by = || Some(HashKey::Client);
+        let by = || Some(HashSource::Client);
         let (before, after) = (split(&[95, 5], by()), split(&[80, 20], by()));
         let of = |split: &Split, number| {
             split.choose(&Fields::new(), client(number), || unreachable!("the client decides")).backend
@@ -207,8 +214,8 @@ mod tests {
 
     #[test]
     fn cookies_and_fields_are_keys() {
-        let header = split(&[1, 1], Some(HashKey::Header(http::HeaderName::from_static("x-tenant"))));
-        let cookie = split(&[1, 1], Some(HashKey::Cookie("session".into())));
+        let header = split(&[1, 1], Some(HashSource::Header(http::HeaderName::from_static("x-tenant"))));
+        let cookie = split(&[1, 1], Some(HashSource::Cookie("session".into())));
         let mut seen = [[0; 2]; 2];
         for number in 0..1000 {
             let fields: Fields = [("x-tenant", format!("t{number}"))].into_iter().collect();
@@ -235,18 +242,18 @@ mod tests {
             let fields: Fields = [(name, value)].into_iter().collect();
             split.choose(&fields, client(1), || 0)
         };
-        let fresh = Choice { backend: 0, fresh: true };
+        let fresh = ShareChoice { backend: 0, fresh: true };
         assert_eq!(split.choose(&Fields::new(), None, || 0), fresh);
-        assert_eq!(of(&split, "x-version", "b2".into()), Choice { backend: 2, fresh: false });
+        assert_eq!(of(&split, "x-version", "b2".into()), ShareChoice { backend: 2, fresh: false });
         assert_eq!(of(&split, "x-version", "b3".into()), fresh);
-        assert_eq!(of(&split, "cookie", "version=b1".into()), Choice { backend: 1, fresh: false });
+        assert_eq!(of(&split, "cookie", "version=b1".into()), ShareChoice { backend: 1, fresh: false });
         // The cookie as it is set leads back, even where another field names the same.
         let set = split.sticky.as_ref().unwrap().set_cookie("b1", true).unwrap();
         let pair = set.to_str().unwrap().split(';').next().unwrap().to_owned();
-        assert_eq!(of(&split, "cookie", pair.clone()), Choice { backend: 1, fresh: false });
+        assert_eq!(of(&split, "cookie", pair.clone()), ShareChoice { backend: 1, fresh: false });
         // `b1` under the key of older versions: it counts, and is replaced.
         let old = "share=327209712c9f4eb9".to_owned();
-        assert_eq!(of(&split, "cookie", old), Choice { backend: 1, fresh: true });
+        assert_eq!(of(&split, "cookie", old), ShareChoice { backend: 1, fresh: true });
         // A share that was closed lets its clients go.
         split.shares[1].weight = 0;
         assert_eq!(of(&split, "cookie", pair), fresh);

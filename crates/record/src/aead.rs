@@ -1,7 +1,7 @@
-//! The seam to the cryptographic libraries: one small trait, `ring` and `aws-lc-rs` behind it.
+//! Seam to the cryptographic libraries: a small trait implemented over `ring` and `aws-lc-rs`.
 //!
-//! Which of the two is faster depends on the CPU: one gains by AVX2 and VAES, the other by AVX-512. [`crate::measure`]
-//! finds out at start, and its caller passes the choice as a [`Library`].
+//! Which of the two is faster depends on the CPU: one gains by AVX2 and VAES, the other by AVX-512.
+//! [`crate::measure()`] compares them at start, and its caller passes the choice as a [`Library`].
 
 use crate::keys::MAX_KEY;
 use crate::suite::Suite;
@@ -13,36 +13,36 @@ pub const TAG: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forged;
 
-/// One AEAD key, expanded for use.
+/// An AEAD key, expanded for use.
 pub trait Aead: Send + Sync {
     /// Encrypts `data` in place and returns its tag.
     ///
     /// # Panics
-    /// Never for the sizes of a TLS record; the libraries refuse only above 2^36 bytes.
+    /// Never for the sizes of a TLS record; the libraries reject only data above 2^36 bytes.
     fn seal(&self, nonce: [u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; TAG];
 
-    /// Decrypts `data`, whose last [`TAG`] bytes are the tag, in place; the plaintext is then the
-    /// front of `data`.
+    /// Decrypts `data`, whose last [`TAG`] bytes are the tag, in place; the plaintext is then at the front of
+    /// `data`.
     ///
     /// # Errors
-    /// [`Forged`] where the tag does not fit; `data` is then undefined.
+    /// [`Forged`] if the tag does not match; the content of `data` is then undefined.
     fn open(&self, nonce: [u8; 12], aad: &[u8], data: &mut [u8]) -> Result<(), Forged>;
 }
 
 /// A cryptographic library that can protect records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
-    /// The `ring` crate.
+    /// The implementation of the `ring` crate.
     Ring,
-    /// The `aws-lc-rs` crate.
+    /// The implementation of the `aws-lc-rs` crate.
     AwsLc,
 }
 
 impl Library {
-    /// Both libraries.
+    /// Every library; on a tie in speed the first is chosen.
     pub const ALL: [Self; 2] = [Self::Ring, Self::AwsLc];
 
-    /// The crate's name.
+    /// Name of the crate.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl Library {
     }
 }
 
-/// Implements [`Aead`] over a library's `LessSafeKey`; both libraries share ring's interface.
+/// Implements [`Aead`] over a library's `LessSafeKey`; aws-lc-rs mirrors ring's interface.
 macro_rules! library_key {
     ($name:ident, $library:ident) => {
         struct $name($library::aead::LessSafeKey);
@@ -73,7 +73,7 @@ macro_rules! library_key {
                     Suite::Aes256Gcm => &$library::aead::AES_256_GCM,
                     Suite::Chacha20Poly1305 => &$library::aead::CHACHA20_POLY1305,
                 };
-                // `Library::expand` cuts it to its length, the only thing refused here.
+                // `Library::expand` cuts the key to its length, the only thing checked here.
                 let key = $library::aead::UnboundKey::new(algorithm, key).expect("the key has its length");
                 Self($library::aead::LessSafeKey::new(key))
             }
@@ -86,7 +86,7 @@ macro_rules! library_key {
                 let tag = self
                     .0
                     .seal_in_place_separate_tag(nonce, $library::aead::Aad::from(aad), data)
-                    // A record is at most 2^14 + 1 bytes, far below the AEAD's own limit.
+                    // A record has at most 2^14 + 1 bytes, far below the AEAD's own limit.
                     .expect("a record is short enough");
                 let mut out = [0; TAG];
                 out.copy_from_slice(tag.as_ref());

@@ -1,21 +1,21 @@
-//! Alerts (RFC 8446 §6, RFC 5246 §7.2): the one vocabulary of what is sent, received and named.
+//! Alerts (RFC 8446 §6, RFC 5246 §7.2) as they are sent, received and named in logs.
 
 use core::fmt;
 
-/// A TLS alert description, by its number on the wire.
+/// A TLS alert description, by its code point.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Alert(pub u8);
 
 impl Alert {
-    /// The orderly end of one direction.
+    /// Orderly end of one direction.
     pub const CLOSE_NOTIFY: Self = Self(0);
-    /// A record or message that has no place here.
+    /// A record or message that is not permitted in this state.
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
-    /// The record did not authenticate.
+    /// A record did not authenticate.
     pub const BAD_RECORD_MAC: Self = Self(20);
-    /// The record is longer than its version allows.
+    /// A record is longer than its version permits.
     pub const RECORD_OVERFLOW: Self = Self(22);
-    /// Nothing that the peer offers is accepted.
+    /// No acceptable set of security parameters.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
     /// The certificate is corrupt.
     pub const BAD_CERTIFICATE: Self = Self(42);
@@ -25,33 +25,33 @@ impl Alert {
     pub const CERTIFICATE_UNKNOWN: Self = Self(46);
     /// The issuer of the certificate is not trusted.
     pub const UNKNOWN_CA: Self = Self(48);
-    /// The peer's certificate or name is not let in.
+    /// The peer's certificate or server name is valid but not admitted.
     pub const ACCESS_DENIED: Self = Self(49);
-    /// A field had a value that is not allowed.
+    /// A field has a value that is not permitted.
     pub const ILLEGAL_PARAMETER: Self = Self(47);
     /// A message could not be parsed.
     pub const DECODE_ERROR: Self = Self(50);
-    /// The version is not spoken here.
+    /// The protocol version is not supported.
     pub const PROTOCOL_VERSION: Self = Self(70);
-    /// The peer wants stronger ciphers.
+    /// The peer requires stronger ciphers.
     pub const INSUFFICIENT_SECURITY: Self = Self(71);
-    /// Something of our own went wrong.
+    /// An error on our side, unrelated to the peer.
     pub const INTERNAL_ERROR: Self = Self(80);
-    /// The user gave up; only a warning, and ignored.
+    /// The user canceled the handshake; a warning, and ignored.
     pub const USER_CANCELED: Self = Self(90);
     /// A TLS 1.2 renegotiation is declined.
     pub const NO_RENEGOTIATION: Self = Self(100);
 
-    /// The server needs a name, and the client gave none.
+    /// A required extension is missing, such as the server name.
     pub const MISSING_EXTENSION: Self = Self(109);
-    /// Nothing here answers to the name.
+    /// No certificate or listener for the server name.
     pub const UNRECOGNIZED_NAME: Self = Self(112);
-    /// A client certificate is needed, and none came.
+    /// A client certificate is required and was not sent.
     pub const CERTIFICATE_REQUIRED: Self = Self(116);
-    /// No application protocol that is offered is spoken here.
+    /// None of the offered application protocols is supported.
     pub const NO_APPLICATION_PROTOCOL: Self = Self(120);
 
-    /// The name of the IANA registry, or `unknown`.
+    /// Name in the IANA registry, or `unknown`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.0 {
@@ -94,8 +94,7 @@ impl Alert {
         }
     }
 
-    /// The level that this description is sent with: `warning` (1) where it does not end the
-    /// connection, else `fatal` (2).
+    /// Level for sending this description: `warning` (1) if it does not end the connection, else `fatal` (2).
     #[must_use]
     pub const fn level(self) -> u8 {
         match self {
@@ -104,8 +103,8 @@ impl Alert {
         }
     }
 
-    /// The alert as a record without protection, for a refusal before there are keys. Its version is that of TLS 1.2,
-    /// which every client takes (RFC 8446 §5.1).
+    /// The alert as an unprotected record, for a rejection before there are keys. Its version is that of TLS
+    /// 1.2, which every client accepts (RFC 8446 §5.1).
     #[must_use]
     pub const fn plaintext_record(self) -> [u8; 7] {
         [21, 3, 3, 0, 2, self.level(), self.0]
@@ -129,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_before_there_are_keys() {
+    fn plaintext_record_of_a_rejection() {
         assert_eq!(Alert::UNRECOGNIZED_NAME.plaintext_record(), [21, 3, 3, 0, 2, 2, 112]);
         assert_eq!(Alert::UNRECOGNIZED_NAME.name(), "unrecognized_name");
     }

@@ -10,7 +10,7 @@
 //! Invariants: `stride = head + slot + tail`; `count * stride <= block`; only the last record of a
 //! batch may be shorter than its slot, and nothing follows it.
 
-/// The most plaintext that one record may carry: 2^14 bytes (RFC 8446 §5.1, RFC 5246 §6.2.1).
+/// Maximum plaintext of a record: 2^14 bytes (RFC 8446 §5.1, RFC 5246 §6.2.1).
 pub const MAX_PLAINTEXT: usize = 1 << 14;
 
 /// Bytes that protection adds before and behind the plaintext.
@@ -20,7 +20,7 @@ pub(crate) struct Overhead {
     pub(crate) tail: usize,
 }
 
-/// Where the plaintext slots of a batch lie in a block.
+/// Positions of the plaintext slots of a batch within a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub(crate) overhead: Overhead,
@@ -40,25 +40,25 @@ impl Layout {
         self.overhead.head + self.slot + self.overhead.tail
     }
 
-    /// How many plaintext bytes the batch can take.
+    /// Plaintext bytes that the batch can hold.
     #[must_use]
     pub const fn capacity(&self) -> usize {
         self.slot * self.count
     }
 
-    /// How many slots there are; 0 where the block is too small for one record.
+    /// Number of slots; 0 if the block is too small for one record.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// The slots to read plaintext into, in order, each to be filled before the next.
+    /// The slots to read plaintext into, in order; each must be full before the next is used.
     pub fn slots<'b>(&self, block: &'b mut [u8]) -> impl Iterator<Item = &'b mut [u8]> + use<'b> {
         let (head, slot) = (self.overhead.head, self.slot);
         block.chunks_exact_mut(self.stride()).take(self.count).map(move |chunk| &mut chunk[head..head + slot])
     }
 
-    /// Copies plaintext, given in parts, into the slots as far as it fits; returns how much did.
+    /// Copies plaintext, given in parts, into the slots as far as it fits; returns the bytes copied.
     pub fn fill<'p>(&self, block: &mut [u8], parts: impl IntoIterator<Item = &'p [u8]>) -> usize {
         let mut parts = parts.into_iter();
         let mut part: &[u8] = &[];
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_keep_their_room() {
+    fn slots_leave_room_for_protection() {
         let layout = Layout::new(Overhead { head: 5, tail: 17 }, 100, 1000, 64);
         assert_eq!((layout.count(), layout.capacity()), (8, 800));
         let mut block = vec![0; 1000];

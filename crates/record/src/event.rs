@@ -1,17 +1,17 @@
-//! What opening a batch of records came to, and what the caller must do next.
+//! Results of opening a batch of records, and what they demand of the caller.
 
 use crate::alert::Alert;
 
-/// Where the plaintext of one record lies in the buffer that was opened.
+/// Position of one record's plaintext in the buffer that was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
+pub struct PlaintextSpan {
     /// Offset of the first byte.
     pub start: usize,
     /// Number of bytes; never 0.
     pub len: usize,
 }
 
-impl Span {
+impl PlaintextSpan {
     /// The bytes of the span.
     #[must_use]
     pub fn of<'b>(&self, buffer: &'b [u8]) -> &'b [u8] {
@@ -19,60 +19,61 @@ impl Span {
     }
 }
 
-/// The outcome of one [`crate::Opener::open`].
+/// Result of one [`crate::Opener::open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened {
-    /// Bytes at the front of the buffer whose records are done with; the spans lie within.
+pub struct OpenedBatch {
+    /// Bytes of processed records at the front of the buffer; the spans are within them.
     pub consumed: usize,
-    /// How many spans were noted. Their plaintext comes before the event and is to be delivered
-    /// whatever the event is.
+    /// Number of spans written. Their plaintext precedes the event and must be delivered whatever the event
+    /// is.
     pub spans: usize,
-    /// How many records were opened, those that carried nothing included: what the call has cost.
+    /// Number of records opened, including those without content: the cost of the call.
     pub records: usize,
-    /// Why the batch ended.
-    pub event: Event,
+    /// The event that ended the batch.
+    pub event: RecordEvent,
 }
 
-/// Why a batch ended: what the caller must do next.
+/// Event that ended a batch, which says what the caller must do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum RecordEvent {
     /// Every whole record was opened: read more. The next record needs this many more bytes.
     NeedMore(usize),
-    /// The list of spans is full, or many records were opened: deliver, then open again.
+    /// The list of spans is full, or the bound on records per call is reached: deliver, then open again.
     Full,
-    /// The peer changes its keys (RFC 8446 §4.6.3): fetch the next receiving keys and call
-    /// [`crate::Opener::rekey`] before opening on. Where `answer` is set, and no answer is still
-    /// unsent, send a KeyUpdate of our own and change the sending keys too.
+    /// The peer changes its keys (RFC 8446 §4.6.3): derive the next receiving keys and call
+    /// [`crate::Opener::rekey`] before opening more. If `answer` is set and no earlier answer is still
+    /// unsent, send a KeyUpdate and change the sending keys, too.
     KeyUpdate {
-        /// The peer asks that we update too.
+        /// The peer requests an update of our keys, too.
         answer: bool,
     },
-    /// For a client alone: the server sent session tickets, which [`crate::Opener::take_tickets`] hands over. Open on.
+    /// For clients only: the server sent session tickets; fetch them by [`crate::Opener::take_tickets`] and
+    /// open more.
     Tickets,
-    /// TLS 1.2: the peer asks to renegotiate; send a `no_renegotiation` warning and open on.
+    /// TLS 1.2: the peer requests a renegotiation; send a `no_renegotiation` warning and open more.
     RefuseRenegotiation,
-    /// The peer finished its direction in order; what follows in the buffer is to be ignored.
+    /// The peer ended its direction in order; ignore the rest of the buffer.
     CloseNotify,
-    /// The peer gave up with this fatal alert; nothing is to be answered (RFC 8446 §6.2).
+    /// The peer aborted with this fatal alert; send nothing (RFC 8446 §6.2).
     PeerAlert(Alert),
-    /// The peer broke the rules: send the fault's alert and close.
-    Fault(Fault),
+    /// The peer violated the protocol: send the fault's alert and close.
+    Fault(RecordFault),
 }
 
-/// A fault of the peer in its records. Each ends the connection with [`Fault::alert`].
+/// A protocol violation in the peer's records. Each ends the connection with [`RecordFault::alert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fault {
-    /// The record did not authenticate.
+pub enum RecordFault {
+    /// A record did not authenticate.
     BadRecordMac,
-    /// Longer than RFC 8446 §5.1/§5.2 or RFC 5246 §6.2.1/§6.2.3 allow.
+    /// A record above the limits of RFC 8446 §5.1/§5.2 or RFC 5246 §6.2.1/§6.2.3.
     RecordOverflow,
-    /// A record header that is no TLS.
+    /// A record header with an unknown type, or a major version other than 3.
     BadHeader,
-    /// A content type that may not arrive here, or not in the clear.
+    /// A content type that is not permitted after the handshake, or not unprotected.
     UnexpectedType,
     /// A TLS 1.3 record without a content type: empty, or zeros only (RFC 8446 §5.4).
     NoContentType,
-    /// An alert that is not two bytes long or whose level may not be.
+    /// An alert that is not two bytes long, or of a level that is not permitted for it.
     BadAlert,
     /// An alert level that does not exist.
     BadAlertLevel,
@@ -80,25 +81,25 @@ pub enum Fault {
     UnexpectedHandshake,
     /// A handshake message that cannot be parsed.
     BadHandshake,
-    /// A KeyUpdate whose value is neither 0 nor 1 (RFC 8446 §4.6.3).
+    /// A KeyUpdate with a value other than 0 and 1 (RFC 8446 §4.6.3).
     BadKeyUpdate,
-    /// Something follows a KeyUpdate in its record (RFC 8446 §5.1).
+    /// Data behind a KeyUpdate in its record (RFC 8446 §5.1).
     StraddlesKeyChange,
-    /// Another record in the middle of a fragmented handshake message (RFC 8446 §5.1).
+    /// Another record within a fragmented handshake message (RFC 8446 §5.1).
     Interleaved,
-    /// More than 32 records in a row that carried nothing.
+    /// More than 32 consecutive records without content.
     TooManyEmpty,
     /// More than 32 key updates without data between them.
     TooManyKeyUpdates,
-    /// More than 4 warnings.
+    /// More than 4 warning alerts.
     TooManyWarnings,
     /// A second request to renegotiate.
     TooManyRenegotiations,
-    /// The sequence number is used up.
+    /// The sequence numbers of the key are exhausted.
     SequenceExhausted,
 }
 
-impl Fault {
+impl RecordFault {
     /// The alert to send before closing.
     #[must_use]
     pub const fn alert(self) -> Alert {
@@ -121,13 +122,13 @@ impl Fault {
     }
 }
 
-impl core::fmt::Display for Fault {
+impl core::fmt::Display for RecordFault {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::BadRecordMac => "a record did not authenticate",
             Self::RecordOverflow => "a record was longer than allowed",
             Self::BadHeader => "a record header was not TLS",
-            Self::UnexpectedType => "a record of a type that has no place here",
+            Self::UnexpectedType => "a record of an unexpected type",
             Self::NoContentType => "a record without a content type",
             Self::BadAlert => "an alert that could not be parsed",
             Self::BadAlertLevel => "an alert of an unknown level",
@@ -140,7 +141,7 @@ impl core::fmt::Display for Fault {
             Self::TooManyKeyUpdates => "too many key updates",
             Self::TooManyWarnings => "too many warning alerts",
             Self::TooManyRenegotiations => "a repeated request to renegotiate",
-            Self::SequenceExhausted => "the sequence numbers are used up",
+            Self::SequenceExhausted => "the sequence numbers are exhausted",
         })
     }
 }

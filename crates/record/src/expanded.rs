@@ -1,12 +1,13 @@
-//! Expanded AEAD keys, of which each thread keeps a bounded number.
+//! A bounded, per-thread cache of expanded AEAD keys.
 //!
-//! A cipher works with a key that was expanded: 600 bytes for AES-GCM, made from 16 or 32 in less than a microsecond.
-//! For a connection that is idle those bytes are waste, twice. So connections own raw keys only. The expanded ones of
-//! the connections that were used last lie in a table of the thread; a key that is not in it is expanded again when
-//! its next record comes.
+//! An expanded key, ready for the cipher, takes 600 bytes for AES-GCM. Expanding it from 16 or 32 bytes takes
+//! less than a microsecond. Idle connections would waste those bytes twice, so connections own raw keys only.
+//! Expanded keys of the most recently used connections are in a table of the thread; a key that is not in it
+//! is expanded again for its next record.
 //!
-//! A connection knows its place in the table, and the entry there says by the raw key whose it is. So an entry is never
-//! used for another key, whatever happened to the place meanwhile. A key that is dropped removes its entry.
+//! A connection knows its index in the table, and the entry there holds the raw key for comparison. So an
+//! entry is never used for another key, even if the index has been reused meanwhile. Dropping a key removes
+//! its entry.
 
 use std::cell::RefCell;
 
@@ -16,25 +17,25 @@ use crate::aead::{Aead, Forged, Library, TAG};
 use crate::keys::{KeyMaterial, MAX_KEY};
 use crate::suite::Suite;
 
-/// The most expanded keys of a thread: those of 128 connections, 170 KiB. With more connections in use at the same
-/// time, some of their records wait for an expansion: 0.65 µs of the 20 and more that a request costs.
+/// Maximum number of expanded keys per thread: those of 128 connections, 170 KiB. With more connections
+/// active at a time, some records wait for an expansion: 0.65 µs of the 20 or more that a request costs.
 pub(crate) const MOST: usize = 256;
 
-/// No place in the table.
-const NOWHERE: u32 = u32::MAX;
+/// Index of a key without an entry.
+const NO_INDEX: u32 = u32::MAX;
 
 thread_local! {
     static EXPANDED: RefCell<Expanded> = const { RefCell::new(Expanded::new()) };
 }
 
-/// An AEAD key; its expanded form may have to be made before it is used. The raw key is wiped when this is dropped.
-pub(crate) struct Key {
+/// An AEAD key that is expanded on demand. The raw key is wiped on drop.
+pub(crate) struct ExpandedKey {
     raw: RawKey,
-    /// Where the expanded key was last.
-    place: u32,
+    /// Index of the last expanded entry.
+    index: u32,
 }
 
-/// What a key is expanded from.
+/// The input of an expansion.
 #[derive(Clone, PartialEq, Eq)]
 struct RawKey {
     library: Library,
@@ -48,10 +49,10 @@ impl Drop for RawKey {
     }
 }
 
-impl Key {
+impl ExpandedKey {
     pub(crate) fn new(material: &KeyMaterial, library: Library) -> Self {
         let raw = RawKey { library, suite: material.suite, bytes: *material.padded_key() };
-        Self { raw, place: NOWHERE }
+        Self { raw, index: NO_INDEX }
     }
 
     pub(crate) fn library(&self) -> Library {
@@ -62,88 +63,88 @@ impl Key {
         self.raw.suite
     }
 
-    /// [`Aead::seal`].
+    /// Seals like [`Aead::seal`].
     #[inline]
     pub(crate) fn seal(&mut self, nonce: [u8; 12], aad: &[u8], data: &mut [u8]) -> [u8; TAG] {
         EXPANDED.with_borrow_mut(|expanded| expanded.get(self).seal(nonce, aad, data))
     }
 
-    /// [`Aead::open`].
+    /// Opens like [`Aead::open`].
     #[inline]
     pub(crate) fn open(&mut self, nonce: [u8; 12], aad: &[u8], data: &mut [u8]) -> Result<(), Forged> {
         EXPANDED.with_borrow_mut(|expanded| expanded.get(self).open(nonce, aad, data))
     }
 }
 
-impl Drop for Key {
+impl Drop for ExpandedKey {
     fn drop(&mut self) {
-        // Where the thread ends, its table may be gone already.
-        let _ = EXPANDED.try_with(|expanded| expanded.borrow_mut().forget(self));
+        // During thread exit, the table may be gone already.
+        let _ = EXPANDED.try_with(|expanded| expanded.borrow_mut().remove(self));
     }
 }
 
-/// The table of a thread.
+/// Table of expanded keys of a thread.
 struct Expanded {
-    places: Vec<Option<Entry>>,
+    entries: Vec<Option<CachedKey>>,
     free: Vec<u32>,
-    /// Whose turn it is to make room, at random: an order would always hit the one that is needed next, where keys
-    /// are used in turn.
-    dice: u32,
+    /// State of the random eviction. Evicting in order would always hit the key that is needed next when keys
+    /// are used round robin.
+    eviction_state: u32,
 }
 
-struct Entry {
+struct CachedKey {
     raw: RawKey,
     aead: Box<dyn Aead>,
 }
 
 impl Expanded {
     const fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new(), dice: 0x9e37_79b9 }
+        Self { entries: Vec::new(), free: Vec::new(), eviction_state: 0x9e37_79b9 }
     }
 
-    /// The expanded key.
+    /// Returns the expanded key, expanding it on a miss.
     #[inline]
-    fn get(&mut self, key: &mut Key) -> &dyn Aead {
+    fn get(&mut self, key: &mut ExpandedKey) -> &dyn Aead {
         if !self.has(key) {
             self.expand(key);
         }
-        // It was there, or has been put there above.
-        &*self.places[key.place as usize].as_ref().expect("the key is in its place").aead
+        // Present before, or expanded just now.
+        &*self.entries[key.index as usize].as_ref().expect("the key was expanded").aead
     }
 
     #[inline]
-    fn has(&self, key: &Key) -> bool {
-        matches!(self.places.get(key.place as usize), Some(Some(entry)) if entry.raw == key.raw)
+    fn has(&self, key: &ExpandedKey) -> bool {
+        matches!(self.entries.get(key.index as usize), Some(Some(entry)) if entry.raw == key.raw)
     }
 
     #[cold]
-    fn expand(&mut self, key: &mut Key) {
-        key.place = self.make_room();
+    fn expand(&mut self, key: &mut ExpandedKey) {
+        key.index = self.make_room();
         let entry =
-            Entry { raw: key.raw.clone(), aead: key.raw.library.expand(key.raw.suite, &key.raw.bytes) };
-        self.places[key.place as usize] = Some(entry);
+            CachedKey { raw: key.raw.clone(), aead: key.raw.library.expand(key.raw.suite, &key.raw.bytes) };
+        self.entries[key.index as usize] = Some(entry);
     }
 
-    /// A place for one more.
+    /// Returns a free index, evicting an entry if the table is full.
     fn make_room(&mut self) -> u32 {
-        if let Some(place) = self.free.pop() {
-            return place;
+        if let Some(index) = self.free.pop() {
+            return index;
         }
-        if self.places.len() < MOST {
-            self.places.push(None);
-            return self.places.len() as u32 - 1;
+        if self.entries.len() < MOST {
+            self.entries.push(None);
+            return self.entries.len() as u32 - 1;
         }
-        // xorshift32: nobody needs to be unable to guess it.
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 17;
-        self.dice ^= self.dice << 5;
-        self.dice % MOST as u32
+        // xorshift32: the choice need not be unpredictable.
+        self.eviction_state ^= self.eviction_state << 13;
+        self.eviction_state ^= self.eviction_state >> 17;
+        self.eviction_state ^= self.eviction_state << 5;
+        self.eviction_state % MOST as u32
     }
 
-    fn forget(&mut self, key: &Key) {
+    fn remove(&mut self, key: &ExpandedKey) {
         if self.has(key) {
-            self.places[key.place as usize] = None;
-            self.free.push(key.place);
+            self.entries[key.index as usize] = None;
+            self.free.push(key.index);
         }
     }
 }
@@ -153,29 +154,29 @@ mod tests {
     use super::*;
     use crate::suite::Version;
 
-    fn key(seed: u16) -> Key {
+    fn key(seed: u16) -> ExpandedKey {
         let mut bytes = [7; 16];
         bytes[..2].copy_from_slice(&seed.to_be_bytes());
         let material = KeyMaterial::new(Version::Tls13, Suite::Aes128Gcm, &bytes, [0; 12], 0).unwrap();
-        Key::new(&material, if seed.is_multiple_of(2) { Library::Ring } else { Library::AwsLc })
+        ExpandedKey::new(&material, if seed.is_multiple_of(2) { Library::Ring } else { Library::AwsLc })
     }
 
-    fn tag(key: &mut Key) -> [u8; TAG] {
+    fn tag(key: &mut ExpandedKey) -> [u8; TAG] {
         key.seal([1; 12], b"aad", &mut [0x5a; 100])
     }
 
-    /// How many keys this thread has expanded, and for how many it has places.
+    /// Number of expanded keys of this thread, and of indices in its table.
     fn expanded() -> (usize, usize) {
-        EXPANDED.with_borrow(|expanded| (expanded.places.iter().flatten().count(), expanded.places.len()))
+        EXPANDED.with_borrow(|expanded| (expanded.entries.iter().flatten().count(), expanded.entries.len()))
     }
 
-    /// Runs a test on a thread of its own, whose table is empty.
+    /// Runs a test on a thread of its own, with an empty table.
     fn alone(test: impl FnOnce() + Send) {
         std::thread::scope(|scope| scope.spawn(test).join().unwrap());
     }
 
     #[test]
-    fn nothing_is_expanded_before_it_is_used_nor_kept_for_the_dropped() {
+    fn keys_are_expanded_on_use_and_removed_on_drop() {
         alone(|| {
             let mut keys: Vec<_> = (0..10).map(key).collect();
             assert_eq!(expanded(), (0, 0));
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bound_and_every_key_stays_itself() {
+    fn the_table_is_bounded_and_keys_are_never_mixed_up() {
         alone(|| {
             let many = MOST * 2;
             let mut keys: Vec<_> = (0..many as u16).map(key).collect();
@@ -211,10 +212,10 @@ mod tests {
     }
 
     #[test]
-    fn a_key_may_change_its_thread() {
+    fn a_key_may_move_to_another_thread() {
         let (mut own, mut other) = (key(1), key(2));
         let tags = (tag(&mut own), tag(&mut other));
-        // There it may find another one in its place.
+        // The index may hold another key on that thread.
         let (mut own, moved) = std::thread::spawn(move || {
             let mut squatter = key(3);
             tag(&mut squatter);
@@ -229,6 +230,6 @@ mod tests {
 
     #[test]
     fn a_key_is_small() {
-        assert!(size_of::<Key>() <= 40, "{} bytes", size_of::<Key>());
+        assert!(size_of::<ExpandedKey>() <= 40, "{} bytes", size_of::<ExpandedKey>());
     }
 }

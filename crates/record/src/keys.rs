@@ -1,13 +1,13 @@
-//! What a handshake yields for one direction: a key, an IV, and the sequence number reached.
+//! Key material of one direction: key, IV and sequence number; and the nonce and additional data made from them.
 
 use zeroize::Zeroize;
 
 use crate::suite::{Suite, Version};
 
-/// The longest key of any suite, in bytes.
+/// Longest key of any suite, in bytes.
 pub(crate) const MAX_KEY: usize = 32;
 
-/// The key material of one direction. It is wiped when dropped.
+/// Key material of one direction, wiped on drop.
 pub struct KeyMaterial {
     pub(crate) version: Version,
     pub(crate) suite: Suite,
@@ -17,13 +17,13 @@ pub struct KeyMaterial {
 }
 
 impl KeyMaterial {
-    /// Takes a key and its IV.
+    /// Wraps a key and its IV.
     ///
-    /// `iv` is the 12-byte write IV of TLS 1.3 and of ChaCha20-Poly1305 in TLS 1.2; for AES-GCM in
-    /// TLS 1.2 its first four bytes are the salt and the other eight start the explicit nonces.
-    /// `sequence` is the number of the next record.
+    /// `iv` is the 12-byte write IV of TLS 1.3 and of ChaCha20-Poly1305 in TLS 1.2; for AES-GCM in TLS 1.2
+    /// its first four bytes are the salt and the other eight the initial explicit nonce. `sequence` is the
+    /// number of the next record.
     ///
-    /// Returns `None` where `key` does not have the length that `suite` wants.
+    /// Returns `None` if `key` does not have the length of `suite`'s keys.
     #[must_use]
     pub fn new(version: Version, suite: Suite, key: &[u8], iv: [u8; 12], sequence: u64) -> Option<Self> {
         if key.len() != suite.key_len() {
@@ -34,18 +34,18 @@ impl KeyMaterial {
         Some(Self { version, suite, sequence, iv, key: own })
     }
 
-    /// The AEAD that the key is for.
+    /// The AEAD of the key.
     #[must_use]
     pub const fn suite(&self) -> Suite {
         self.suite
     }
 
-    /// The raw key with zeros behind it.
+    /// The raw key, padded with zeros.
     pub(crate) fn padded_key(&self) -> &[u8; MAX_KEY] {
         &self.key
     }
 
-    /// The raw key, as long as the suite wants it.
+    /// The raw key in the length of its suite.
     #[cfg(test)]
     pub(crate) fn key(&self) -> &[u8] {
         &self.key[..self.suite.key_len()]
@@ -59,12 +59,22 @@ impl Drop for KeyMaterial {
     }
 }
 
-/// The nonce of record `sequence`: the IV with the sequence number added by XOR into its last
-/// eight bytes (RFC 8446 §5.3, RFC 7905 §2).
+/// Nonce of record `sequence`: the IV with the sequence number XORed into its last eight bytes (RFC 8446
+/// §5.3, RFC 7905 §2).
 pub(crate) fn nonce(iv: &[u8; 12], sequence: u64) -> [u8; 12] {
     let mut nonce = *iv;
     for (byte, mask) in nonce[4..].iter_mut().zip(sequence.to_be_bytes()) {
         *byte ^= mask;
     }
     nonce
+}
+
+/// Additional data of a TLS 1.2 record: sequence number, type, version, plaintext length (RFC 5246 §6.2.3.3).
+#[inline]
+pub(crate) fn tls12_additional_data(sequence: u64, typ_and_version: [u8; 3], plain: usize) -> [u8; 13] {
+    let mut aad = [0; 13];
+    aad[..8].copy_from_slice(&sequence.to_be_bytes());
+    aad[8..11].copy_from_slice(&typ_and_version);
+    aad[11..].copy_from_slice(&(plain as u16).to_be_bytes());
+    aad
 }

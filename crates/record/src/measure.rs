@@ -1,4 +1,4 @@
-//! Which library is the faster one on this CPU, by trying.
+//! Measures which library is faster on this CPU.
 
 use core::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::suite::Suite;
 
 /// The library to use for each suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice([Library; 3]);
+pub struct LibraryChoice([Library; 3]);
 
-impl Choice {
-    /// The same library for every suite.
+impl LibraryChoice {
+    /// Chooses the same library for every suite.
     #[must_use]
     pub const fn always(library: Library) -> Self {
         Self([library; 3])
@@ -24,38 +24,37 @@ impl Choice {
     }
 }
 
-/// What one library did with one suite.
+/// Speed of one library with one suite.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// The suite.
+    /// The suite that was measured.
     pub suite: Suite,
-    /// The library.
+    /// The library that was measured.
     pub library: Library,
-    /// Sealed bytes per second of the best try, with full records.
+    /// Bytes sealed per second in the fastest try, with full records.
     pub bytes_per_second: f64,
 }
 
-/// Tries per library and suite: the best counts, so that an interruption does no harm.
+/// Tries per library and suite. The fastest one counts, so that interruptions do not matter.
 const TRIES: usize = 5;
 /// Full records per try.
 const RECORDS: usize = 6;
 
-/// How long the tries of each library took, by suite.
+/// Durations of the tries of each library, by suite.
 type Timings = [[[Duration; TRIES]; 2]; 3];
 
-/// Seals a few full records with each library and suite, timed by `now`, and picks the faster one
-/// per suite. Takes two to four milliseconds on a CPU of the last ten years.
-pub fn measure(mut now: impl FnMut() -> Duration) -> (Choice, [Measured; 6]) {
+/// Seals a few full records with each library and suite, timed by `now`, and picks the faster library per
+/// suite. Takes two to four milliseconds on a CPU of the last ten years.
+pub fn measure(mut now: impl FnMut() -> Duration) -> (LibraryChoice, [Measured; 6]) {
     let mut record = vec![0x5a; crate::MAX_PLAINTEXT];
     let timings =
         Suite::ALL.map(|suite| Library::ALL.map(|library| time(suite, library, &mut record, &mut now)));
     choose(&timings)
 }
 
-/// The library with the shortest try, suite by suite; of two that are alike the first. Nothing else counts, so that
-/// an interruption of the other tries does no harm.
-fn choose(timings: &Timings) -> (Choice, [Measured; 6]) {
-    let mut choice = Choice::always(Library::Ring);
+/// Picks the library with the shortest try, suite by suite; on a tie, the first one.
+fn choose(timings: &Timings) -> (LibraryChoice, [Measured; 6]) {
+    let mut choice = LibraryChoice::always(Library::Ring);
     let best = timings.map(|libraries| libraries.map(|tries| tries.into_iter().min().unwrap_or_default()));
     for (suite, [first, second]) in Suite::ALL.into_iter().zip(best) {
         choice.0[suite.index()] = Library::ALL[usize::from(second < first)];
@@ -67,7 +66,7 @@ fn choose(timings: &Timings) -> (Choice, [Measured; 6]) {
     (choice, measured)
 }
 
-/// Bytes that a try seals.
+/// Bytes sealed per try.
 const BYTES: usize = RECORDS * crate::MAX_PLAINTEXT;
 
 fn time(
@@ -93,7 +92,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Every try of every suite took as long: with the first library, with the second.
+    /// Timings with every try of the first library, and of the second, taking the given time.
     fn timings(first: u32, second: u32) -> Timings {
         [[[MS * first; TRIES], [MS * second; TRIES]]; 3]
     }
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn each_suite_has_its_own() {
+    fn libraries_are_chosen_per_suite() {
         let [first, second] = Library::ALL;
         for (at, suite) in Suite::ALL.into_iter().enumerate() {
             let mut timings = timings(1, 2);
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_does_no_harm() {
+    fn interrupted_tries_do_not_matter() {
         let [_, second] = Library::ALL;
         for undisturbed in 0..TRIES {
             let mut timings = timings(2, 900);
@@ -139,16 +138,16 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_gives_a_speed_nevertheless() {
+    fn a_stopped_clock_yields_a_finite_speed() {
         let (choice, measured) = measure(|| Duration::ZERO);
-        assert_eq!(choice, Choice::always(Library::Ring));
+        assert_eq!(choice, LibraryChoice::always(Library::Ring));
         assert!(measured.iter().all(|m| m.bytes_per_second.is_finite() && m.bytes_per_second > 0.0));
     }
 
     #[test]
-    fn the_readings_of_a_try_are_told_apart() {
-        // A clock of which every reading but the first of each pair is a millisecond later, and two with the first
-        // library: the one that is measured second wins.
+    fn tries_are_timed_by_pairs_of_readings() {
+        // Alternate readings advance by a millisecond, or two for the first library, so that the second one
+        // wins.
         let mut readings = 0_u32;
         let (choice, _) = measure(|| {
             let pair = readings / 2;
@@ -164,6 +163,6 @@ mod tests {
             MS * (pair * 10) + took
         });
         assert_eq!(readings as usize, 2 * 2 * 3 * TRIES);
-        assert_eq!(choice, Choice::always(Library::ALL[1]));
+        assert_eq!(choice, LibraryChoice::always(Library::ALL[1]));
     }
 }

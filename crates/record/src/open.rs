@@ -1,22 +1,20 @@
-//! Opening: records that lie in a buffer become plaintext, in place.
+//! Opening: records in a buffer are decrypted to plaintext, in place.
 
 use crate::aead::TAG;
 use crate::alert::Alert;
 use crate::block::MAX_PLAINTEXT;
-use crate::event::{Event, Fault, Opened, Span};
-use crate::expanded::Key;
-use crate::keys::{KeyMaterial, nonce};
+use crate::event::{OpenedBatch, PlaintextSpan, RecordEvent, RecordFault};
+use crate::expanded::ExpandedKey;
+use crate::keys::{KeyMaterial, nonce, tls12_additional_data};
 use crate::limits::exhausted;
-use crate::measure::Choice;
-use crate::posthandshake::{Message, PostHandshake, Tickets};
-use crate::seal::tls12_aad;
+use crate::measure::LibraryChoice;
+use crate::posthandshake::{PostHandshake, PostHandshakeMessage, TicketCollector};
 use crate::suite::{Format, Version};
 
 /// Length of a record header, in bytes.
 pub const HEADER: usize = 5;
 
-/// The longest record of any version on the wire, in bytes: TLS 1.2 allows 2^14 + 2048
-/// (RFC 5246 §6.2.3).
+/// Longest record of any version on the wire, in bytes: TLS 1.2 permits 2^14 + 2048 (RFC 5246 §6.2.3).
 pub const MAX_RECORD: usize = HEADER + MAX_PLAINTEXT + 2048;
 
 const CHANGE_CIPHER_SPEC: u8 = 20;
@@ -24,20 +22,20 @@ const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 
-/// Empty records in a row that are borne with, as rustls does.
+/// Consecutive empty records that are tolerated, as in rustls.
 const MOST_EMPTY: u8 = 32;
-/// Key updates without data between them that are borne with, as BoringSSL and rustls do.
+/// Key updates without data between them that are tolerated, as in BoringSSL and rustls.
 const MOST_KEY_UPDATES: u8 = 32;
-/// The most records that one call opens: empty ones need no span.
+/// Maximum number of records per call, since empty ones use no span.
 const MOST_RECORDS: usize = 256;
-/// Warnings that are borne with, as BoringSSL and rustls do.
+/// Warning alerts that are tolerated, as in BoringSSL and rustls.
 const MOST_WARNINGS: u8 = 4;
-/// Renegotiations that are declined before the connection is closed, as rustls does.
+/// Renegotiations that are declined before the connection is closed, as in rustls.
 const MOST_RENEGOTIATIONS: u8 = 1;
 
-/// Length of the record at the front of `buffer`, header included, where all of it is there.
+/// Length of the record at the front of `buffer`, including its header; `None` while it is incomplete.
 ///
-/// For the time before the keys are handed over: only the length field is looked at.
+/// For use before the keys are handed over: only the length field is read.
 #[must_use]
 pub fn whole_record(buffer: &[u8]) -> Option<usize> {
     let length = buffer.get(3..HEADER)?;
@@ -45,19 +43,19 @@ pub fn whole_record(buffer: &[u8]) -> Option<usize> {
     (buffer.len() >= total).then_some(total)
 }
 
-/// Opens what comes from the peer.
+/// Decrypts the records of the peer.
 pub struct Opener {
-    key: Key,
+    key: ExpandedKey,
     iv: [u8; 12],
     sequence: u64,
     format: Format,
     message: PostHandshake,
     tolerance: Tolerance,
-    /// Those that came; a server has none.
-    tickets: Option<Box<Tickets>>,
+    /// Tickets received by a client; `None` in a server.
+    tickets: Option<Box<TicketCollector>>,
 }
 
-/// What is allowed by the protocol but only so often.
+/// Counts of events that the protocol permits and this crate bounds.
 struct Tolerance {
     empty: u8,
     key_updates: u8,
@@ -65,34 +63,34 @@ struct Tolerance {
     renegotiations: u8,
 }
 
-/// What one record came to.
+/// Result of one record.
 enum RecordStep {
-    /// Application data, possibly none.
-    Data(Span),
-    /// Nothing for the caller.
+    /// Application data; never empty.
+    Data(PlaintextSpan),
+    /// A record without effect for the caller.
     Nothing,
-    /// The batch ends here.
-    Stop(Event),
+    /// An event that ends the batch.
+    Stop(RecordEvent),
 }
 
 impl Opener {
-    /// Takes the receiving keys of a handshake that this side has finished as a client: the server may send session
-    /// tickets, and in TLS 1.2 a request to renegotiate.
+    /// Takes the receiving keys of a handshake completed as a client: the server may send session tickets
+    /// and, in TLS 1.2, request a renegotiation.
     #[must_use]
-    pub fn of_client(keys: &KeyMaterial, choice: &Choice) -> Self {
+    pub fn of_client(keys: &KeyMaterial, choice: &LibraryChoice) -> Self {
         Self { tickets: Some(Box::default()), ..Self::new(keys, choice) }
     }
 
-    /// The session tickets that have come, each the body of a NewSessionTicket message (RFC 8446 §4.6.1).
+    /// Takes the received session tickets, each the body of a NewSessionTicket message (RFC 8446 §4.6.1).
     pub fn take_tickets(&mut self) -> Vec<Vec<u8>> {
-        self.tickets.as_deref_mut().map(Tickets::take).unwrap_or_default()
+        self.tickets.as_deref_mut().map(TicketCollector::take).unwrap_or_default()
     }
 
-    /// Takes the receiving keys of a handshake that this side has finished as a server.
+    /// Takes the receiving keys of a handshake completed as a server.
     #[must_use]
-    pub fn new(keys: &KeyMaterial, choice: &Choice) -> Self {
+    pub fn new(keys: &KeyMaterial, choice: &LibraryChoice) -> Self {
         Self {
-            key: Key::new(keys, choice.library(keys.suite)),
+            key: ExpandedKey::new(keys, choice.library(keys.suite)),
             iv: keys.iv,
             sequence: keys.sequence,
             format: Format::of(keys.version, keys.suite),
@@ -102,9 +100,9 @@ impl Opener {
         }
     }
 
-    /// Changes to the keys that follow an [`Event::KeyUpdate`].
+    /// Switches to the keys that follow a [`RecordEvent::KeyUpdate`].
     pub fn rekey(&mut self, keys: &KeyMaterial) {
-        self.key = Key::new(keys, self.key.library());
+        self.key = ExpandedKey::new(keys, self.key.library());
         self.iv = keys.iv;
         self.sequence = keys.sequence;
     }
@@ -113,7 +111,7 @@ impl Opener {
         self.format
     }
 
-    /// The version whose records these are.
+    /// Protocol version of the records.
     #[must_use]
     pub const fn version(&self) -> Version {
         match self.format {
@@ -122,19 +120,20 @@ impl Opener {
         }
     }
 
-    /// Opens the whole records at the front of `buffer` in place, until one ends the batch. Writes into `spans`, which
-    /// must not be empty, where their plaintext lies. After a fault it opens nothing more.
-    pub fn open(&mut self, buffer: &mut [u8], spans: &mut [Span]) -> Opened {
+    /// Opens the whole records at the front of `buffer` in place, until one ends the batch. Writes the
+    /// positions of their plaintext into `spans`, which must not be empty. After a fault no more records are
+    /// opened.
+    pub fn open(&mut self, buffer: &mut [u8], spans: &mut [PlaintextSpan]) -> OpenedBatch {
         let mut consumed = 0;
         let mut noted = 0;
         let mut records = 0;
         let event = loop {
             if noted == spans.len() || records == MOST_RECORDS {
-                break Event::Full;
+                break RecordEvent::Full;
             }
             let length = match self.body_length(&buffer[consumed..]) {
                 Ok(Ok(length)) => length,
-                Ok(Err(missing)) => break Event::NeedMore(missing),
+                Ok(Err(missing)) => break RecordEvent::NeedMore(missing),
                 Err(fault) => break self.broken(fault),
             };
             let record = &mut buffer[consumed..consumed + HEADER + length];
@@ -144,7 +143,7 @@ impl Opener {
             records += 1;
             match step {
                 Ok(RecordStep::Data(span)) => {
-                    spans[noted] = Span { start: start + span.start, len: span.len };
+                    spans[noted] = PlaintextSpan { start: start + span.start, len: span.len };
                     noted += 1;
                 }
                 Ok(RecordStep::Nothing) => {}
@@ -152,20 +151,20 @@ impl Opener {
                 Err(fault) => break self.broken(fault),
             }
         };
-        Opened { consumed, spans: noted, records, event }
+        OpenedBatch { consumed, spans: noted, records, event }
     }
 
-    /// A fault is final: a caller that goes on by mistake gets no data.
+    /// Makes a fault final: a caller that goes on by mistake gets no data.
     #[cold]
-    fn broken(&mut self, fault: Fault) -> Event {
+    fn broken(&mut self, fault: RecordFault) -> RecordEvent {
         self.sequence = u64::MAX;
-        Event::Fault(fault)
+        RecordEvent::Fault(fault)
     }
 
-    /// Checks the header at the front of `buffer`: the length of the record's body, or how many
-    /// bytes are missing until the record is whole.
+    /// Validates the header at the front of `buffer`: `Ok(Ok)` is the length of the record's body, `Ok(Err)`
+    /// the number of bytes missing from the record.
     #[inline]
-    fn body_length(&self, buffer: &[u8]) -> Result<Result<usize, usize>, Fault> {
+    fn body_length(&self, buffer: &[u8]) -> Result<Result<usize, usize>, RecordFault> {
         let Some(header) = buffer.first_chunk::<HEADER>() else {
             return Ok(Err(HEADER - buffer.len()));
         };
@@ -175,18 +174,18 @@ impl Opener {
             Format::Tls12Explicit | Format::Tls12Implicit => MAX_PLAINTEXT + 2048,
         };
         if header[1] != 3 {
-            return Err(Fault::BadHeader);
+            return Err(RecordFault::BadHeader);
         }
-        // After the handshake TLS 1.3 knows one outer type (RFC 8446 §5, D.4); TLS 1.2 protects
-        // alerts and handshake messages under their own.
+        // After the handshake TLS 1.3 has one outer type (RFC 8446 §5, D.4); TLS 1.2 protects alerts and
+        // handshake messages under their own.
         match (header[0], self.format) {
             (APPLICATION_DATA, _) => {}
             (ALERT | HANDSHAKE, Format::Tls12Explicit | Format::Tls12Implicit) => {}
-            (CHANGE_CIPHER_SPEC | ALERT | HANDSHAKE, _) => return Err(Fault::UnexpectedType),
-            _ => return Err(Fault::BadHeader),
+            (CHANGE_CIPHER_SPEC | ALERT | HANDSHAKE, _) => return Err(RecordFault::UnexpectedType),
+            _ => return Err(RecordFault::BadHeader),
         }
         if length > most {
-            return Err(Fault::RecordOverflow);
+            return Err(RecordFault::RecordOverflow);
         }
         let total = HEADER + length;
         Ok(if buffer.len() < total { Err(total - buffer.len()) } else { Ok(length) })
@@ -194,9 +193,9 @@ impl Opener {
 
     /// Opens one whole record.
     #[inline]
-    fn open_record(&mut self, record: &mut [u8]) -> Result<RecordStep, Fault> {
+    fn open_record(&mut self, record: &mut [u8]) -> Result<RecordStep, RecordFault> {
         if exhausted(self.sequence) {
-            return Err(Fault::SequenceExhausted);
+            return Err(RecordFault::SequenceExhausted);
         }
         let (typ, span) = match self.format {
             Format::Tls13 => self.unprotect13(record)?,
@@ -213,27 +212,27 @@ impl Opener {
 
     /// RFC 8446 §5.2: decrypts, strips padding, finds the inner type.
     #[inline]
-    fn unprotect13(&mut self, record: &mut [u8]) -> Result<(u8, Span), Fault> {
+    fn unprotect13(&mut self, record: &mut [u8]) -> Result<(u8, PlaintextSpan), RecordFault> {
         let (head, body) = record.split_at_mut(HEADER);
-        let inner = body.len().checked_sub(TAG).ok_or(Fault::BadRecordMac)?;
-        // The legacy version is not looked at (RFC 8446 §5.1), so what was sealed is what it must be.
+        let inner = body.len().checked_sub(TAG).ok_or(RecordFault::BadRecordMac)?;
+        // The legacy version is ignored (RFC 8446 §5.1), so the associated data has the fixed value.
         let aad = [APPLICATION_DATA, 3, 3, head[3], head[4]];
-        self.key.open(nonce(&self.iv, self.sequence), &aad, body).map_err(|_| Fault::BadRecordMac)?;
+        self.key.open(nonce(&self.iv, self.sequence), &aad, body).map_err(|_| RecordFault::BadRecordMac)?;
         if inner > MAX_PLAINTEXT + 1 {
-            return Err(Fault::RecordOverflow);
+            return Err(RecordFault::RecordOverflow);
         }
-        let end = body[..inner].iter().rposition(|&byte| byte != 0).ok_or(Fault::NoContentType)?;
-        Ok((body[end], Span { start: HEADER, len: end }))
+        let end = body[..inner].iter().rposition(|&byte| byte != 0).ok_or(RecordFault::NoContentType)?;
+        Ok((body[end], PlaintextSpan { start: HEADER, len: end }))
     }
 
     /// RFC 5246 §6.2.3.3: decrypts under the nonce of RFC 5288 or RFC 7905.
     #[inline]
-    fn unprotect12(&mut self, record: &mut [u8]) -> Result<(u8, Span), Fault> {
+    fn unprotect12(&mut self, record: &mut [u8]) -> Result<(u8, PlaintextSpan), RecordFault> {
         let (head, body) = record.split_at_mut(HEADER);
         let explicit = if self.format == Format::Tls12Explicit { 8 } else { 0 };
-        let plain = body.len().checked_sub(explicit + TAG).ok_or(Fault::BadRecordMac)?;
+        let plain = body.len().checked_sub(explicit + TAG).ok_or(RecordFault::BadRecordMac)?;
         if plain > MAX_PLAINTEXT {
-            return Err(Fault::RecordOverflow);
+            return Err(RecordFault::RecordOverflow);
         }
         let nonce = match body.first_chunk::<8>() {
             Some(sent) if explicit == 8 => {
@@ -243,72 +242,72 @@ impl Opener {
             }
             _ => nonce(&self.iv, self.sequence),
         };
-        let aad = tls12_aad(self.sequence, [head[0], head[1], head[2]], plain);
-        self.key.open(nonce, &aad, &mut body[explicit..]).map_err(|_| Fault::BadRecordMac)?;
-        Ok((head[0], Span { start: HEADER + explicit, len: plain }))
+        let aad = tls12_additional_data(self.sequence, [head[0], head[1], head[2]], plain);
+        self.key.open(nonce, &aad, &mut body[explicit..]).map_err(|_| RecordFault::BadRecordMac)?;
+        Ok((head[0], PlaintextSpan { start: HEADER + explicit, len: plain }))
     }
 
-    /// Everything that is not plain progress: empty data, alerts, handshake messages.
+    /// Handles empty data, alerts and handshake messages.
     #[cold]
-    fn other(&mut self, typ: u8, content: &[u8]) -> Result<RecordStep, Fault> {
+    fn other(&mut self, typ: u8, content: &[u8]) -> Result<RecordStep, RecordFault> {
         if typ != HANDSHAKE && !self.message.aligned() {
-            return Err(Fault::Interleaved);
+            return Err(RecordFault::Interleaved);
         }
         match typ {
             APPLICATION_DATA => {
                 self.tolerance.empty += 1;
                 if self.tolerance.empty > MOST_EMPTY {
-                    Err(Fault::TooManyEmpty)
+                    Err(RecordFault::TooManyEmpty)
                 } else {
                     Ok(RecordStep::Nothing)
                 }
             }
             ALERT => self.alert(content),
             HANDSHAKE => self.handshake(content),
-            _ => Err(Fault::UnexpectedType),
+            _ => Err(RecordFault::UnexpectedType),
         }
     }
 
-    fn alert(&mut self, content: &[u8]) -> Result<RecordStep, Fault> {
+    fn alert(&mut self, content: &[u8]) -> Result<RecordStep, RecordFault> {
         let &[level, description] = content else {
-            return Err(Fault::BadAlert);
+            return Err(RecordFault::BadAlert);
         };
         let alert = Alert(description);
         match level {
-            1 | 2 if alert == Alert::CLOSE_NOTIFY => return Ok(RecordStep::Stop(Event::CloseNotify)),
-            2 => return Ok(RecordStep::Stop(Event::PeerAlert(alert))),
+            1 | 2 if alert == Alert::CLOSE_NOTIFY => return Ok(RecordStep::Stop(RecordEvent::CloseNotify)),
+            2 => return Ok(RecordStep::Stop(RecordEvent::PeerAlert(alert))),
             1 => {}
-            _ => return Err(Fault::BadAlertLevel),
+            _ => return Err(RecordFault::BadAlertLevel),
         }
-        // TLS 1.3 knows no warnings but close_notify and user_canceled (RFC 8446 §6).
+        // TLS 1.3 has no warnings except close_notify and user_canceled (RFC 8446 §6).
         if self.format == Format::Tls13 && alert != Alert::USER_CANCELED {
-            return Err(Fault::BadAlert);
+            return Err(RecordFault::BadAlert);
         }
         self.tolerance.warnings += 1;
         if self.tolerance.warnings > MOST_WARNINGS {
-            Err(Fault::TooManyWarnings)
+            Err(RecordFault::TooManyWarnings)
         } else {
             Ok(RecordStep::Nothing)
         }
     }
 
-    fn handshake(&mut self, content: &[u8]) -> Result<RecordStep, Fault> {
+    fn handshake(&mut self, content: &[u8]) -> Result<RecordStep, RecordFault> {
         match self.message.take(content, self.tickets.as_deref_mut())? {
-            Message::Incomplete => Ok(RecordStep::Nothing),
-            Message::Tickets => Ok(RecordStep::Stop(Event::Tickets)),
-            Message::KeyUpdate { answer } => {
+            PostHandshakeMessage::Incomplete => Ok(RecordStep::Nothing),
+            PostHandshakeMessage::Tickets => Ok(RecordStep::Stop(RecordEvent::Tickets)),
+            PostHandshakeMessage::KeyUpdate { answer } => {
                 self.tolerance.key_updates += 1;
                 if self.tolerance.key_updates > MOST_KEY_UPDATES {
-                    return Err(Fault::TooManyKeyUpdates);
+                    return Err(RecordFault::TooManyKeyUpdates);
                 }
-                Ok(RecordStep::Stop(Event::KeyUpdate { answer }))
+                Ok(RecordStep::Stop(RecordEvent::KeyUpdate { answer }))
             }
-            Message::Renegotiation => {
+            PostHandshakeMessage::Renegotiation => {
                 self.tolerance.renegotiations += 1;
                 if self.tolerance.renegotiations > MOST_RENEGOTIATIONS {
-                    return Err(Fault::TooManyRenegotiations);
+                    return Err(RecordFault::TooManyRenegotiations);
                 }
-                Ok(RecordStep::Stop(Event::RefuseRenegotiation))
+                Ok(RecordStep::Stop(RecordEvent::RefuseRenegotiation))
             }
         }
     }

@@ -1,31 +1,31 @@
-//! How large the next records should be.
+//! Sizes of the next records.
 //!
-//! A receiver can use a record only when all of it has arrived. The congestion window of a fresh connection is a few
-//! packets, so a record of 16 KiB would delay the first bytes by round trips. Small records cost CPU time on bulk data.
-//! So the first bytes after the handshake, and after a pause, leave in records of about one packet. Everything after
-//! that leaves in full records.
+//! A receiver can use a record only when all of it has arrived. The congestion window of a new connection is
+//! a few packets, so a record of 16 KiB would delay the first bytes by round trips. Small records cost CPU
+//! time on bulk data. So the first bytes after the handshake, and after a pause, are sent in records of about
+//! one packet, and everything after that in full records.
 
-/// Plaintext bytes of a record that fits into one packet: the 1,500 bytes of Ethernet, without the headers of IPv6 (40),
-/// TCP with timestamps (32) and a TLS 1.2 AES-GCM record (29). 30 bytes are left for a tunnel.
+/// Plaintext bytes of a record that fits one packet: the 1,500 bytes of Ethernet, minus the headers of IPv6
+/// (40), TCP with timestamps (32) and a TLS 1.2 AES-GCM record (29), minus 30 bytes for a tunnel.
 const ONE_PACKET: usize = 1369;
 
-/// How much leaves in small records before full ones begin, in bytes.
+/// Bytes sent in small records before full ones begin.
 const WARM_UP: u32 = 64 * 1024;
 
-/// A pause after which small records begin again, in milliseconds: by then the kernel has shrunk
-/// the congestion window (RFC 5681 §4.1).
+/// Pause after which small records begin again, in milliseconds: by then the kernel has reduced the
+/// congestion window (RFC 5681 §4.1).
 const PAUSE_MS: u64 = 1000;
 
-/// The configured size of records.
+/// Configured size of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordSize {
-    /// Small records first on a fresh or idle connection, then full ones.
+    /// Small records first on a new or idle connection, then full ones.
     Adaptive,
-    /// Always this many plaintext bytes; kept within 512 and 2^14.
+    /// Always this many plaintext bytes; clamped to 512 to 2^14.
     Fixed(u16),
 }
 
-/// The state of one connection's record sizes.
+/// Record sizes of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacing {
     size: RecordSize,
@@ -34,13 +34,13 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// Begins with a fresh connection at `now_ms` milliseconds of any steady clock.
+    /// Starts with a new connection at `now_ms` milliseconds of any monotonic clock.
     #[must_use]
     pub const fn new(size: RecordSize, now_ms: u64) -> Self {
         Self { size, sent: 0, last_ms: now_ms }
     }
 
-    /// The plaintext bytes of each of the next records.
+    /// Plaintext bytes of each of the next records.
     #[must_use]
     pub fn slot(&self, now_ms: u64) -> usize {
         match self.size {
@@ -50,7 +50,7 @@ impl Pacing {
         }
     }
 
-    /// Notes that `bytes` of plaintext were sealed.
+    /// Accounts `bytes` of sealed plaintext.
     pub fn sent(&mut self, bytes: usize, now_ms: u64) {
         if self.paused(now_ms) {
             self.sent = 0;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_first_then_full_then_small_after_a_pause() {
+    fn small_records_first_and_after_a_pause() {
         let mut pacing = Pacing::new(RecordSize::Adaptive, 0);
         let mut now = 0;
         let mut small = 0;
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_size_is_fixed_and_bounded() {
+    fn a_fixed_size_is_clamped() {
         assert_eq!(Pacing::new(RecordSize::Fixed(4096), 0).slot(5000), 4096);
         assert_eq!(Pacing::new(RecordSize::Fixed(u16::MAX), 0).slot(0), crate::MAX_PLAINTEXT);
         assert_eq!(Pacing::new(RecordSize::Fixed(1), 0).slot(0), 512);

@@ -1,4 +1,4 @@
-//! The key schedule behind the handshake of TLS 1.3: what a traffic secret gives, and which one follows it after a
+//! Key schedule after a TLS 1.3 handshake: the keys of a traffic secret, and the next secret after a
 //! KeyUpdate (RFC 8446 §7.1 to §7.3).
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
@@ -7,10 +7,10 @@ use zeroize::Zeroize;
 use crate::keys::{KeyMaterial, MAX_KEY};
 use crate::suite::{Suite, Version};
 
-/// The longest hash of a cipher suite: SHA-384.
+/// Longest hash of a cipher suite in bytes: SHA-384.
 const MAX_SECRET: usize = 48;
 
-/// The application traffic secret of one direction (RFC 8446 §7.1). It is wiped when dropped.
+/// Application traffic secret of one direction (RFC 8446 §7.1), wiped on drop.
 #[derive(Clone)]
 pub struct TrafficSecret {
     suite: Suite,
@@ -18,9 +18,9 @@ pub struct TrafficSecret {
 }
 
 impl TrafficSecret {
-    /// Takes a secret of a suite with this AEAD.
+    /// Wraps a secret of a suite with this AEAD.
     ///
-    /// Returns `None` where it does not have the length of the suite's hash (RFC 8446 §B.4).
+    /// Returns `None` if it does not have the length of the suite's hash (RFC 8446 §B.4).
     #[must_use]
     pub fn new(suite: Suite, secret: &[u8]) -> Option<Self> {
         if secret.len() != suite.hash_len() {
@@ -31,7 +31,7 @@ impl TrafficSecret {
         Some(Self { suite, bytes })
     }
 
-    /// Goes on to the secret that follows a KeyUpdate, and gives its keys (RFC 8446 §7.2).
+    /// Advances to the secret that follows a KeyUpdate, and returns its keys (RFC 8446 §7.2).
     pub fn update(&mut self) -> KeyMaterial {
         let mut next = [0; MAX_SECRET];
         self.expand(b"traffic upd", &mut next[..self.suite.hash_len()]);
@@ -40,14 +40,14 @@ impl TrafficSecret {
         self.keys()
     }
 
-    /// The keys of this secret, for a first record (RFC 8446 §7.3).
+    /// The keys of this secret, with sequence number 0 (RFC 8446 §7.3).
     #[must_use]
     pub fn keys(&self) -> KeyMaterial {
         let (mut key, mut iv) = ([0; MAX_KEY], [0; 12]);
         let key_len = self.suite.key_len();
         self.expand(b"key", &mut key[..key_len]);
         self.expand(b"iv", &mut iv);
-        // The key has the length that the suite asks for.
+        // The key has the length of the suite.
         let material = KeyMaterial::new(Version::Tls13, self.suite, &key[..key_len], iv, 0)
             .expect("key length fits the suite");
         key.zeroize();
@@ -58,10 +58,10 @@ impl TrafficSecret {
     fn expand(&self, label: &[u8], out: &mut [u8]) {
         let algorithm = if self.suite.hash_len() == 48 { HKDF_SHA384 } else { HKDF_SHA256 };
         let prk = Prk::new_less_safe(algorithm, &self.bytes[..self.suite.hash_len()]);
-        // Neither is longer than a hash.
+        // Both are shorter than 256 bytes.
         let length = (out.len() as u16).to_be_bytes();
         let label_length = [(PREFIX.len() + label.len()) as u8];
-        // HKDF gives up to 255 hashes, and this is at most one.
+        // HKDF yields up to 255 hashes; at most one is needed.
         prk.expand(&[&length, &label_length, PREFIX, label, &[0]], Length(out.len()))
             .and_then(|okm| okm.fill(out))
             .expect("no more than one hash is asked for");
@@ -74,10 +74,10 @@ impl Drop for TrafficSecret {
     }
 }
 
-/// What every label begins with.
+/// Prefix of every label (RFC 8446 §7.1).
 const PREFIX: &[u8] = b"tls13 ";
 
-/// How many bytes HKDF is to give.
+/// Output length of HKDF, in bytes.
 struct Length(usize);
 
 impl KeyType for Length {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_a_secret_is_that_of_the_hash() {
+    fn secrets_have_the_length_of_the_hash() {
         for suite in Suite::ALL {
             let right = if suite == Suite::Aes256Gcm { 48 } else { 32 };
             for length in [0, 16, 31, 32, 33, 47, 48, 49] {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_update_gives_other_keys() {
+    fn every_update_yields_new_keys() {
         for suite in Suite::ALL {
             let mut secret = TrafficSecret::new(suite, &vec![5; suite.hash_len()]).unwrap();
             let mut seen = vec![secret.keys().key().to_vec()];

@@ -1,31 +1,31 @@
-//! Sealing: plaintext that lies in slots becomes records, in place.
+//! Sealing: plaintext in slots is encrypted to records, in place.
 
 use std::ops::Range;
 
 use crate::block::{Layout, MAX_PLAINTEXT};
-use crate::event::Span;
-use crate::expanded::Key;
-use crate::keys::{KeyMaterial, nonce};
-use crate::limits::{Pressure, pressure};
-use crate::measure::Choice;
+use crate::event::PlaintextSpan;
+use crate::expanded::ExpandedKey;
+use crate::keys::{KeyMaterial, nonce, tls12_additional_data};
+use crate::limits::{KeyDemand, pressure};
+use crate::measure::LibraryChoice;
 use crate::open::Opener;
 use crate::suite::{Format, Version};
 
-/// The content types of records (RFC 8446 §5.1).
+/// Content types of records (RFC 8446 §5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ContentType {
-    /// An alert.
+    /// An alert, for faults and the end.
     Alert = 21,
-    /// A handshake message.
+    /// A handshake message, such as a KeyUpdate.
     Handshake = 22,
-    /// Application data.
+    /// Data of the application.
     ApplicationData = 23,
 }
 
-/// Protects what goes to the peer.
+/// Encrypts the records sent to the peer.
 pub struct Sealer {
-    key: Key,
+    key: ExpandedKey,
     iv: [u8; 12],
     sequence: u64,
     format: Format,
@@ -33,11 +33,11 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// Takes the sending keys of a finished handshake.
+    /// Takes the sending keys of a completed handshake.
     #[must_use]
-    pub fn new(keys: &KeyMaterial, choice: &Choice) -> Self {
+    pub fn new(keys: &KeyMaterial, choice: &LibraryChoice) -> Self {
         Self {
-            key: Key::new(keys, choice.library(keys.suite)),
+            key: ExpandedKey::new(keys, choice.library(keys.suite)),
             iv: keys.iv,
             sequence: keys.sequence,
             format: Format::of(keys.version, keys.suite),
@@ -45,38 +45,38 @@ impl Sealer {
         }
     }
 
-    /// Changes to the keys that follow a KeyUpdate of ours; to be called after the record with the
-    /// KeyUpdate was sealed.
+    /// Switches to the keys that follow a KeyUpdate of this side; call it after sealing the record with the
+    /// KeyUpdate.
     pub fn rekey(&mut self, keys: &KeyMaterial) {
-        self.key = Key::new(keys, self.key.library());
+        self.key = ExpandedKey::new(keys, self.key.library());
         self.iv = keys.iv;
         self.sequence = keys.sequence;
     }
 
-    /// The version whose records these are.
+    /// Protocol version of the records.
     #[must_use]
     pub const fn version(&self) -> Version {
         self.version
     }
 
-    /// What the use of the key so far asks for; to be looked at before each batch.
+    /// Action required by the use of the key; check it before each batch.
     #[must_use]
-    pub fn pressure(&self) -> Pressure {
+    pub fn pressure(&self) -> KeyDemand {
         pressure(self.version, self.key.suite(), self.sequence)
     }
 
-    /// Lays out slots of `slot` plaintext bytes (1 to 2^14) in a block of `block` bytes, at the
-    /// most `most` of them.
+    /// Lays out slots of `slot` plaintext bytes (1 to 2^14) in a block of `block` bytes, at most `most` of
+    /// them.
     #[must_use]
     pub fn layout(&self, slot: usize, block: usize, most: usize) -> Layout {
         Layout::new(self.format.overhead(), slot, block, most)
     }
 
-    /// Seals the first `filled` plaintext bytes of the slots in `block`; returns how many bytes at
-    /// the front of the block are then records.
+    /// Seals the first `filled` plaintext bytes of the slots in `block`; returns the number of bytes at the
+    /// front of the block that are then records.
     ///
     /// # Panics
-    /// Where `filled` is more than the layout's capacity, or the block is not the one laid out.
+    /// If `filled` exceeds the layout's capacity, or the block is not the one laid out.
     pub fn seal(&mut self, layout: &Layout, block: &mut [u8], filled: usize) -> usize {
         assert!(filled <= layout.capacity(), "more plaintext than was laid out");
         let mut left = filled;
@@ -92,28 +92,28 @@ impl Sealer {
         wire
     }
 
-    /// Whether what `opener` has opened can be sealed where it lies: both protect records in the same way.
+    /// Returns true if records opened by `opener` can be sealed in place: both formats have the same
+    /// geometry.
     #[must_use]
     pub fn matches(&self, opener: &Opener) -> bool {
         self.format == opener.format()
     }
 
-    /// Seals what was opened where it lies, as one record around `span`; returns where that is. Nothing outside of the
-    /// record that `span` came in is touched.
+    /// Seals opened plaintext in place, as one record around `span`; returns the range of that record. Bytes
+    /// outside of the record that `span` came in are not touched.
     ///
     /// # Panics
-    /// Where `span` was not opened in `buffer` by an opener that [`Sealer::matches`].
-    pub fn reseal(&mut self, buffer: &mut [u8], span: Span) -> Range<usize> {
+    /// If `span` was not opened in `buffer` by an opener that [`Sealer::matches`].
+    pub fn reseal(&mut self, buffer: &mut [u8], span: PlaintextSpan) -> Range<usize> {
         let start = span.start - self.format.overhead().head;
         let length = self.protect(&mut buffer[start..], span.len, ContentType::ApplicationData);
         start..start + length
     }
 
-    /// Seals one record of `content`, at most 2^14 bytes, behind what `out` already holds: alerts
-    /// and key updates.
+    /// Seals one record of `content`, at most 2^14 bytes, and appends it to `out`: alerts and key updates.
     ///
     /// # Panics
-    /// Where `content` is longer than one record may be.
+    /// If `content` is longer than a record.
     pub fn seal_message(&mut self, typ: ContentType, content: &[u8], out: &mut Vec<u8>) {
         assert!(content.len() <= MAX_PLAINTEXT, "content of more than one record");
         let overhead = self.format.overhead();
@@ -123,7 +123,7 @@ impl Sealer {
         self.protect(&mut out[start..], content.len(), typ);
     }
 
-    /// Protects the `plain` bytes that lie behind the head room of `record`; returns its length.
+    /// Protects the `plain` bytes behind the head room of `record`; returns the length of the record.
     #[inline]
     fn protect(&mut self, record: &mut [u8], plain: usize, typ: ContentType) -> usize {
         let overhead = self.format.overhead();
@@ -143,22 +143,11 @@ impl Sealer {
             if self.format == Format::Tls12Explicit {
                 head[5..13].copy_from_slice(&nonce[4..]);
             }
-            let aad = tls12_aad(self.sequence, [head[0], 3, 3], plain);
+            let aad = tls12_additional_data(self.sequence, [head[0], 3, 3], plain);
             self.key.seal(nonce, &aad, data)
         };
         tail.copy_from_slice(&tag);
         self.sequence += 1;
         total
     }
-}
-
-/// The associated data of a TLS 1.2 record: sequence number, type, version, plaintext length
-/// (RFC 5246 §6.2.3.3).
-#[inline]
-pub(crate) fn tls12_aad(sequence: u64, typ_and_version: [u8; 3], plain: usize) -> [u8; 13] {
-    let mut aad = [0; 13];
-    aad[..8].copy_from_slice(&sequence.to_be_bytes());
-    aad[8..11].copy_from_slice(&typ_and_version);
-    aad[11..].copy_from_slice(&(plain as u16).to_be_bytes());
-    aad
 }

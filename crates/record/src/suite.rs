@@ -1,17 +1,17 @@
-//! The protocol versions and AEAD algorithms that records can be protected with.
+//! Protocol versions and AEAD algorithms of record protection.
 
 use crate::block::Overhead;
 
-/// A protocol version whose records this crate protects.
+/// A protocol version with supported records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
     /// TLS 1.2, RFC 5246; AEAD suites only.
     Tls12,
-    /// TLS 1.3, RFC 8446.
+    /// TLS 1.3, RFC 8446; every suite.
     Tls13,
 }
 
-/// The AEAD of a cipher suite; the hash does not matter once keys exist.
+/// The AEAD of a cipher suite; the suite's hash matters for key updates only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Suite {
     /// AES-128-GCM: RFC 5116 §5.1, in TLS 1.2 with the nonces of RFC 5288.
@@ -50,7 +50,7 @@ impl Suite {
         }
     }
 
-    /// The name of the AEAD, as RFC 5116 and RFC 8439 write it.
+    /// Name of the AEAD as in RFC 5116 and RFC 8439.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,9 +60,9 @@ impl Suite {
         }
     }
 
-    /// How many records one key may protect before the chance of an attack on confidentiality
-    /// grows above 2^-57: 2^24.5 full records for AES-GCM (RFC 8446 §5.5), rounded down as rustls
-    /// does; ChaCha20-Poly1305 is bounded by the sequence number alone.
+    /// Number of records that one key may protect before the success probability of an attack on
+    /// confidentiality exceeds 2^-57: 2^24.5 full records for AES-GCM (RFC 8446 §5.5), rounded down as in
+    /// rustls; ChaCha20-Poly1305 is bounded by the sequence number alone.
     #[must_use]
     pub const fn confidentiality_limit(self) -> u64 {
         match self {
@@ -72,14 +72,14 @@ impl Suite {
     }
 }
 
-/// How a record is laid out on the wire: follows from version and suite.
+/// Wire format of a record, determined by version and suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// RFC 8446 §5.2: inner content type behind the content, nonce from the sequence number.
     Tls13,
     /// RFC 5288 §3: eight bytes of explicit nonce in front of the ciphertext.
     Tls12Explicit,
-    /// RFC 7905 §2: nonce from the sequence number, nothing explicit.
+    /// RFC 7905 §2: nonce from the sequence number, none on the wire.
     Tls12Implicit,
 }
 

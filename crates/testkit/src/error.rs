@@ -6,8 +6,6 @@
 use std::fmt;
 use std::io;
 
-use crate::tls_client::{Alert, End};
-
 /// Why an operation of the kit failed.
 #[derive(Debug)]
 pub enum Error {
@@ -23,6 +21,35 @@ pub enum Error {
     NotTls(Vec<u8>),
     /// The test's own preparation failed: a certificate, a missing program, a child process.
     Setup(String),
+}
+
+/// An alert of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alert {
+    /// 1 is warning, 2 is fatal.
+    pub level: u8,
+    /// The alert, by its registered number.
+    pub description: u8,
+    /// Set for an alert in an encrypted record.
+    pub protected: bool,
+}
+
+impl fmt::Display for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.protected { "sealed" } else { "plain" };
+        write!(f, "the {how} alert {} (level {})", self.description, self.level)
+    }
+}
+
+/// The end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The server closed its side in order.
+    Eof,
+    /// The connection was torn down (RST).
+    Reset,
+    /// It has not ended: nothing came within the stream's read timeout.
+    StillOpen,
 }
 
 impl Error {

@@ -3,11 +3,12 @@
 //! Output is captured line by line and shown when a test fails. Readiness is a condition that is
 //! polled, never a sleep. No child outlives its [`Process`], nor the life that it was given.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -194,15 +195,61 @@ pub fn require(program: &str, package: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("this test needs {program}; on Debian: apt-get install {package}"))
 }
 
-/// A TCP port of the IPv4 loopback address that was free a moment ago. For programs that cannot take
-/// port 0; another process may be faster, so the caller must be ready to try again.
+/// Writes a program that everyone may run.
+///
+/// A child process writes it: a file that this process had open for writing could be inherited by a child that another
+/// thread forks at that moment, and until that child calls execve(2), the program is refused as busy (ETXTBSY).
 ///
 /// # Panics
-/// If the system has no free port.
+/// If it cannot be written.
+pub fn write_program(path: &Path, text: &str) {
+    let mut install = place(Path::new("/dev/stdin"), path);
+    let mut child = install.stdin(Stdio::piped()).spawn().expect("install of coreutils starts");
+    let written = child.stdin.take().expect("standard input is a pipe").write_all(text.as_bytes());
+    let status = child.wait().expect("a child can be waited for");
+    assert!(written.is_ok() && status.success(), "{} was not written: {status}", path.display());
+}
+
+/// Copies a program; see [`write_program`].
+///
+/// # Panics
+/// If it cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = place(from, to).status().expect("install of coreutils starts");
+    assert!(status.success(), "{} was not copied: {status}", from.display());
+}
+
+fn place(from: &Path, to: &Path) -> Command {
+    let mut install = Command::new("install");
+    install.args(["--mode=755", "--"]).args([from, to]);
+    install
+}
+
+/// A TCP port of `127.0.0.1` without a listener, for programs that cannot take port 0 and for addresses that must be
+/// known before. It is below the range of outgoing ports, so that no connection of another test takes it before the
+/// program listens there, and no other call in this process gives it.
+///
+/// # Panics
+/// If none of a hundred tried ports is free.
 #[must_use]
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
-    listener.local_addr().expect("a bound socket has an address").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Several test programs may run at once: each begins elsewhere.
+    let start = u64::from(std::process::id()) * 97;
+    for _ in 0..100 {
+        let offset = (start + u64::from(NEXT.fetch_add(1, Ordering::Relaxed))) % u64::from(FREE_PORTS);
+        let port = FIRST_FREE_PORT + u16::try_from(offset).expect("the remainder is below a port");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port from {FIRST_FREE_PORT} on is free");
+}
+
+/// The address of [`free_port`].
+#[must_use]
+pub fn free_address() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free_port()).into()
 }
 
 /// A directory that is removed with all that is in it when the value is dropped.
@@ -259,6 +306,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The first port of [`free_port`], and their number. Linux takes outgoing ports from 32,768 on.
+const FIRST_FREE_PORT: u16 = 12_000;
+const FREE_PORTS: u16 = 18_000;
 /// Between two looks at a condition.
 const POLL: Duration = Duration::from_millis(5);
 /// Between two looks at a child's age.

@@ -28,9 +28,10 @@ use std::io::{Read, Write};
 use ring::agreement::{EphemeralPrivateKey, X25519};
 use ring::rand::{SecureRandom, SystemRandom};
 
+pub use crate::error::{Alert, End};
 pub use hello::Options;
 pub use protection::{Protection, Seal, TAG};
-pub use receive::{Alert, End, Event, Received};
+pub use receive::{Event, Received};
 pub use suite::{Cipher, Suite, Version};
 
 use crate::Error;

@@ -1,9 +1,10 @@
-//! TLS towards servers: what is spoken with one of them, and the handshake as a client.
+//! TLS to servers: configuration and handshake as a client.
 //!
-//! A [`Connector`] checks the server's certificate, shows one of its own where it has one, and keeps the sessions that
-//! can be resumed. It goes from snapshot to snapshot as long as its [`Settings`] stay the same, and no session outlives
-//! it, so that a session is never resumed under another rule than the one that its certificate was checked by. TLS 1.2
-//! and 1.3 are offered with AEAD suites only.
+//! A [`Connector`] verifies the server's certificate, presents one of its own if it has one, and caches the
+//! sessions that can be resumed. It is carried over from snapshot to snapshot as long as its
+//! [`ConnectorSettings`] stay the same, and no session outlives it, so that a session is never resumed under
+//! another rule than the one that its certificate was verified by. TLS 1.2 and 1.3 are offered with AEAD
+//! suites only.
 
 mod handshake;
 mod preamble;
@@ -14,83 +15,84 @@ use std::fmt;
 use std::sync::Arc;
 
 use offramp_certs::client_auth::Trust;
-use offramp_record::{Choice, RecordSize};
+use offramp_record::{LibraryChoice, RecordSize};
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, SignatureScheme};
 
-use crate::setup::{Ciphers, Policy, SetupError, provider};
+use crate::error::SetupError;
+use crate::setup::{Ciphers, TlsPolicy, provider};
 use sessions::SessionCache;
-use verify::Verifier;
+use verify::verifier;
 
 pub use handshake::Secured;
-pub use preamble::{Preamble, PreambleFault};
+pub use preamble::StartTlsProtocol;
 
-/// How a server's certificate is checked.
+/// Verification of a server's certificate.
 #[derive(Clone, Debug)]
-pub enum Verify {
-    /// Against these authorities and revocation lists, for the server's name. A certificate whose issuer has no list is
-    /// not revoked.
+pub enum ServerVerification {
+    /// By these authorities and revocation lists, for the server's name. A certificate of an issuer without a
+    /// list counts as not revoked.
     Roots(Trust),
-    /// By the SHA-256 of the public key (SubjectPublicKeyInfo) in its certificate, which must be one of these. Names,
-    /// dates and issuers do not count.
+    /// By the SHA-256 of the public key (SubjectPublicKeyInfo) in the leaf certificate, which must be one of
+    /// these. Names, dates and issuers are ignored.
     Pins(Vec<[u8; 32]>),
-    /// Not at all. That the server has the key of the certificate that it shows is verified, and worth nothing.
+    /// None. The server still proves possession of the certificate's key, which is worth nothing.
     Nothing,
 }
 
-/// Which application protocols are offered to a server (ALPN).
+/// Application protocols offered to a server (ALPN).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Alpn {
-    /// Those of [`Settings::alpn`].
+    /// The protocols of [`ConnectorSettings::alpn`].
     #[default]
     Own,
-    /// `http/1.1`.
+    /// Only `http/1.1`, for HTTP/1 requests.
     Http1,
-    /// `h2`, without which there is no connection.
+    /// `h2`, without which the handshake fails.
     Http2,
-    /// `h2`, else `http/1.1`.
+    /// `h2` before `http/1.1`; the server chooses.
     Either,
 }
 
-/// What a connector is made of.
+/// Configuration of a connector.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// How the server is checked.
-    pub verify: Verify,
-    /// What the server's certificate must be valid for: a host name or an address.
+pub struct ConnectorSettings {
+    /// Verification of the server's certificate.
+    pub verify: ServerVerification,
+    /// Host name or address that the server's certificate must be valid for.
     pub name: ServerName<'static>,
-    /// The host name that is sent (SNI) where it is not `name`; an address is never sent.
+    /// Host name sent as SNI, if it differs from `name`; an address is never sent.
     pub sni: Option<ServerName<'static>>,
-    /// What is shown to a server that asks for a certificate.
+    /// Certificate presented to a server that requests one.
     pub certificate: Option<Arc<CertifiedKey>>,
-    /// How the server is asked for TLS; `None`: the ClientHello comes first.
-    pub preamble: Option<Preamble>,
-    /// What [`Alpn::Own`] offers, the preferred protocol first.
+    /// Negotiation of TLS before the ClientHello; `None`: the ClientHello comes first.
+    pub preamble: Option<StartTlsProtocol>,
+    /// Protocols offered by [`Alpn::Own`], the preferred one first.
     pub alpn: Vec<Vec<u8>>,
-    /// Whether X25519MLKEM768 is offered.
+    /// Offers the X25519MLKEM768 key exchange.
     pub post_quantum: bool,
-    /// The AEAD library for each suite.
-    pub choice: Choice,
-    /// The size of the records that the server gets.
+    /// AEAD library for each suite.
+    pub choice: LibraryChoice,
+    /// Size of the records sent to the server.
     pub record_size: RecordSize,
 }
 
-impl Settings {
-    /// Whether a connector of `other` checks, shows and offers the same.
+impl ConnectorSettings {
+    /// Returns true if both settings verify, present and offer the same.
     fn is_same(&self, other: &Self) -> bool {
         let verify = match (&self.verify, &other.verify) {
-            (Verify::Roots(one), Verify::Roots(other)) => {
+            (ServerVerification::Roots(one), ServerVerification::Roots(other)) => {
                 one.roots.roots == other.roots.roots
                     && one.exact == other.exact
                     && one.revoked == other.revoked
             }
-            (Verify::Pins(one), Verify::Pins(other)) => one == other,
-            (Verify::Nothing, Verify::Nothing) => true,
+            (ServerVerification::Pins(one), ServerVerification::Pins(other)) => one == other,
+            (ServerVerification::Nothing, ServerVerification::Nothing) => true,
             _ => false,
         };
-        // The key belongs to the leaf, so that it is the same too.
+        // The key belongs to the leaf, so it is the same, too.
         let shown = |settings: &Self| settings.certificate.as_ref().map(|shown| shown.cert.clone());
         verify
             && shown(self) == shown(other)
@@ -100,10 +102,10 @@ impl Settings {
     }
 }
 
-/// TLS towards one server.
+/// TLS client configuration for one server, with its sessions.
 #[derive(Clone)]
 pub struct Connector {
-    settings: Settings,
+    settings: ConnectorSettings,
     own: Arc<ClientConfig>,
     http1: Arc<ClientConfig>,
     http2: Arc<ClientConfig>,
@@ -117,12 +119,12 @@ impl fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// Makes one.
+    /// Creates a connector.
     ///
     /// # Errors
-    /// Where the roots are empty or rustls refuses the combination.
-    pub fn new(settings: Settings) -> Result<Self, SetupError> {
-        let policy = Policy {
+    /// The roots are empty, or rustls rejects the combination.
+    pub fn new(settings: ConnectorSettings) -> Result<Self, SetupError> {
+        let policy = TlsPolicy {
             tls13: true,
             tls12: true,
             ciphers: Ciphers::ALL,
@@ -131,7 +133,7 @@ impl Connector {
         };
         let provider = Arc::new(provider(&policy, false));
         let sessions = Arc::new(SessionCache::new());
-        let verifier = Verifier::new(&settings, &provider, Arc::clone(&sessions))?;
+        let verifier = verifier(&settings, &provider, Arc::clone(&sessions))?;
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
             .map_err(|error| SetupError::new(format!("TLS: {error}")))?
@@ -159,21 +161,21 @@ impl Connector {
         })
     }
 
-    /// The same with other AEAD libraries, which nothing but the speed depends on. The two share their sessions.
+    /// Returns a copy with other AEAD libraries, which affect speed only. Both share their sessions.
     #[must_use]
-    pub fn with_choice(&self, choice: Choice) -> Self {
+    pub fn with_choice(&self, choice: LibraryChoice) -> Self {
         let mut other = self.clone();
         other.settings.choice = choice;
         other
     }
 
-    /// Whether one made of `settings` would differ in nothing but in the sessions that it keeps.
+    /// Returns true if a connector made of `settings` would differ in nothing but its sessions.
     #[must_use]
-    pub fn is_made_of(&self, settings: &Settings) -> bool {
+    pub fn is_made_of(&self, settings: &ConnectorSettings) -> bool {
         self.settings.is_same(settings)
     }
 
-    /// The name that is sent, unless it is an address.
+    /// Name sent as SNI, unless it is an address.
     fn name(&self) -> &ServerName<'static> {
         self.settings.sni.as_ref().unwrap_or(&self.settings.name)
     }
@@ -192,12 +194,13 @@ impl Connector {
 const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
-/// The one certificate that servers get.
+/// Resolver of the single client certificate.
 #[derive(Debug)]
 struct Own(Arc<CertifiedKey>);
 
 impl ResolvesClientCert for Own {
-    /// Whatever authorities a server names: it may know more than it says, and if not, its alert says why.
+    /// Ignores the authorities that a server names: it may accept more than it lists, and its alert explains
+    /// a rejection.
     fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.0.key.choose_scheme(schemes).map(|_| Arc::clone(&self.0))
     }

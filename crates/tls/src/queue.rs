@@ -1,12 +1,13 @@
-//! Handshakes take turns, so that many of them at once do not keep a worker from its other connections.
+//! CPU budget of handshakes, so that many of them at once do not block the other connections of a worker.
 //!
-//! A signature with RSA-4096 takes 2 to 4 ms, and tokio runs up to 61 ready tasks before it looks at sockets again:
-//! that would be a fifth of a second. So the handshakes of a worker have a budget of CPU time ([`BUDGET`]). When it is
-//! used up, the next handshakes wait in a [`line`]. The one that is chosen has the event loop look at
-//! readiness; then the budget begins anew.
+//! An RSA-4096 signature takes 2 to 4 ms, and tokio runs up to 61 ready tasks before it checks sockets again:
+//! a fifth of a second. So the handshakes of a worker share a budget of CPU time ([`BUDGET`]). When it is
+//! used up, the next handshakes wait in a [`mod@line`]. The chosen one makes the event loop check readiness; then
+//! the budget is renewed.
 //!
-//! The line is at most as long as there are handshakes, which `limits.connections` bounds. A handshake that waits for
-//! too long leaves it by `handshake_timeout`; one that cannot be in time does not enter it.
+//! The line is at most as long as the number of handshakes, which `limits.connections` bounds. A handshake
+//! that waits for too long leaves it by `handshake_timeout`; one that cannot finish in time does not enter
+//! it.
 
 mod line;
 #[cfg(test)]
@@ -19,46 +20,47 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use line::{Line, Wish};
+use line::{HandshakeBacklog, TurnRequest};
 use offramp_net::turn;
 
-/// How much CPU time the handshakes of a worker have before its event loop looks at readiness: one or two with
-/// P-256, and one more step than fits, which may be an RSA-4096 signature. Looking costs 2 µs. In a flood, this is
-/// most of what a request of an open connection waits for.
+/// CPU time of a worker's handshakes between two readiness checks: one or two with P-256, plus one step that
+/// exceeds the rest, which may be an RSA-4096 signature. A check costs 2 µs. In a flood, the budget is most
+/// of what a request on an open connection waits for.
 const BUDGET: Duration = Duration::from_micros(250);
 
-/// The handshakes of one worker that want CPU time.
+/// Queue of one worker's handshakes for CPU time.
 #[derive(Debug)]
 pub struct HandshakeQueue {
     spent: Cell<Duration>,
-    /// How often the event loop had slept when the budget was last found used up.
+    /// Count of event loop sleeps when the budget was last found used up.
     wakes: Cell<u64>,
-    line: RefCell<Line<Waker>>,
+    line: RefCell<HandshakeBacklog<Waker>>,
     begun: Instant,
 }
 
-/// Whose handshake it is, for the time that it takes.
-pub struct Caller<'a> {
+/// A handshake and its client, as a user of the queue.
+pub struct HandshakeRequest<'a> {
     queue: &'a HandshakeQueue,
     client: IpAddr,
     deadline: Option<Instant>,
-    /// Whether the client resumes a session; asked at most once for each time that it waits.
+    /// Returns true if the client resumes a session; called at most once per wait.
     resumes: &'a dyn Fn() -> bool,
-    /// Whether it waits now.
+    /// Set while it waits.
     waits: Cell<bool>,
-    /// Whether it was in the line as one that resumes.
+    /// Set if it was queued as a resumption.
     resumed: Cell<bool>,
-    /// The nanoseconds that were charged in advance for the next step.
+    /// Nanoseconds charged in advance for the next step.
     charged: Cell<u64>,
 }
 
-/// The handshake cannot be done in time: too many others wait, and the client has used more than they have.
+/// Rejection of a handshake that cannot finish in time: too many others wait, and the client has used more
+/// than they have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed;
 
-impl<'a> Caller<'a> {
-    /// A handshake of `client`, all of whose addresses count as one, that has to be done by `deadline`. `resumes` says
-    /// whether a ticket of ours came with it; it is only asked where the handshake has to wait.
+impl<'a> HandshakeRequest<'a> {
+    /// A handshake of `client`, with all its addresses as one, to be finished by `deadline`. `resumes`
+    /// says if it presents one of our tickets; it is called only if the handshake has to wait.
     #[must_use]
     pub fn new(
         queue: &'a HandshakeQueue,
@@ -70,38 +72,39 @@ impl<'a> Caller<'a> {
         Self { queue, client, deadline, resumes, waits, resumed, charged }
     }
 
-    /// A handshake in a queue in which all are alike.
+    /// A handshake without fairness between clients.
     #[must_use]
     pub fn anyone(queue: &'a HandshakeQueue) -> Self {
         Self::new(queue, Ipv6Addr::UNSPECIFIED.into(), None, &|| false)
     }
 
-    /// Whether it waits for its turn, or did so when it was given up.
+    /// Returns true if it waits for its turn, or did so when it was dropped.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.waits.get()
     }
 
-    /// Whether the step that may be taken now was waited for.
+    /// Returns true if the current step had to wait.
     pub(crate) fn waited(&self) -> bool {
         self.charged.get() > 0
     }
 
-    /// Waits until the next step of a handshake may be taken. Ready at once while there is budget and nobody waits.
+    /// Waits until the next step of a handshake may run. Ready at once while there is budget and the queue is
+    /// empty.
     ///
-    /// `signed`: its signature is made. What is left of it costs little, and would be lost work if it waited behind
-    /// newcomers: after a restart with thousands of clients nobody would be done in time. So it only has the event
-    /// loop look at readiness first.
+    /// `signed` is set once its signature is made. The rest costs little, and the work done would be lost if
+    /// it waited behind newcomers: after a restart with thousands of clients none would finish in time. So it
+    /// only makes the event loop check readiness first.
     ///
     /// # Errors
-    /// Where it cannot be in time.
+    /// It cannot finish in time.
     pub(crate) async fn enter(&self, signed: bool) -> Result<(), Shed> {
         let queue = self.queue;
         if queue.spent.get() < BUDGET && (signed || queue.is_empty()) {
             return Ok(());
         }
         if queue.is_empty() && queue.has_slept() {
-            // All that was spent was spent before: nobody waits for it.
+            // All CPU time was spent before the sleep: no task has waited for it.
             queue.spent.set(Duration::ZERO);
             return Ok(());
         }
@@ -112,11 +115,11 @@ impl<'a> Caller<'a> {
             }
             return Ok(());
         }
-        let mut place = Place { caller: self, number: None, rested: false, served: false };
+        let mut place = QueuedHandshake { caller: self, number: None, rested: false, served: false };
         poll_fn(|cx| place.poll(cx)).await
     }
 
-    /// Notes that a step took this long.
+    /// Accounts the duration of a step.
     pub(crate) fn spend(&self, time: Duration) {
         let queue = self.queue;
         queue.spent.set(queue.spent.get().saturating_add(time));
@@ -127,10 +130,10 @@ impl<'a> Caller<'a> {
         }
     }
 
-    fn wish(&self, now: Instant) -> Wish {
+    fn request(&self, now: Instant) -> TurnRequest {
         let patience = self.deadline.map(|deadline| nanos(deadline.saturating_duration_since(now)));
         self.resumed.set((self.resumes)());
-        Wish { client: self.client, resumes: self.resumed.get(), patience }
+        TurnRequest { client: self.client, resumes: self.resumed.get(), patience }
     }
 }
 
@@ -146,25 +149,25 @@ impl Default for HandshakeQueue {
 }
 
 impl HandshakeQueue {
-    /// How many wait.
+    /// Number of waiting handshakes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.line.borrow().len()
     }
 
-    /// Whether nobody waits.
+    /// Returns true without waiting handshakes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.line.borrow().is_empty()
     }
 
-    /// Whether the event loop has slept since this was asked last.
+    /// Returns true if the event loop has slept since the last call.
     fn has_slept(&self) -> bool {
         let wakes = turn::wakes();
         self.wakes.replace(wakes) != wakes
     }
 
-    /// Nanoseconds since the queue was made.
+    /// Nanoseconds since the queue was created.
     fn time(&self, now: Instant) -> u64 {
         nanos(now.saturating_duration_since(self.begun))
     }
@@ -174,24 +177,24 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A handshake that waits. Dropped, it leaves the queue.
-struct Place<'q> {
-    caller: &'q Caller<'q>,
+/// A waiting handshake. Dropping it leaves the queue.
+struct QueuedHandshake<'q> {
+    caller: &'q HandshakeRequest<'q>,
     number: Option<u64>,
-    /// Whether the event loop was asked to look at readiness for this one.
+    /// Set once the event loop was asked to check readiness for this one.
     rested: bool,
     served: bool,
 }
 
-impl Place<'_> {
+impl QueuedHandshake<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Shed>> {
         let queue = self.caller.queue;
         let number = match self.number {
             Some(number) => number,
             None => {
                 let now = Instant::now();
-                let wish = self.caller.wish(now);
-                let entered = queue.line.borrow_mut().enter(wish, queue.time(now), cx.waker().clone());
+                let request = self.caller.request(now);
+                let entered = queue.line.borrow_mut().enter(request, queue.time(now), cx.waker().clone());
                 let Some(number) = entered else { return Poll::Ready(Err(Shed)) };
                 self.caller.waits.set(true);
                 *self.number.insert(number)
@@ -218,7 +221,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuedHandshake<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
         let queue = self.caller.queue;

@@ -1,32 +1,32 @@
-//! Random bytes for handshakes, drawn from AWS-LC in larger pieces.
+//! Random bytes for handshakes, drawn from AWS-LC in large pieces.
 //!
-//! AWS-LC asks the kernel and the CPU for fresh entropy at every call, which costs about as much as an HKDF; a
-//! handshake makes three calls for 4 to 32 bytes. Here each thread draws [`POOL`] bytes at a time and hands them out.
-//! What was handed out is wiped.
+//! AWS-LC asks the kernel and the CPU for fresh entropy at every call, which costs about as much as an HKDF;
+//! a handshake makes three calls for 4 to 32 bytes. Here each thread draws [`POOL`] bytes at a time and hands
+//! them out. Bytes that were handed out are wiped.
 //!
-//! rustls takes only what is public anyway from here: the random of its hello, session ids, and the nonce and the age
-//! offset of tickets. The key exchange and signatures draw from AWS-LC itself. So nothing is lost where the pool
-//! exists twice, in a copy of a running virtual machine. (A process that is forked would have the pool twice as well;
-//! Offramp starts programs, but never runs on in a child.)
+//! rustls uses this source only for values that become public: the random of its hello, session ids, and the
+//! nonce and the age offset of tickets. Key exchange and signatures draw from AWS-LC directly. So nothing is
+//! lost if the pool exists twice, in a copy of a running virtual machine. (A forked process would have the
+//! pool twice as well; Offramp starts programs, but never runs on in a child.)
 
 use std::cell::RefCell;
 
 use rustls::crypto::{GetRandomFailed, SecureRandom};
 
-/// How many bytes are drawn at a time: enough for some fifteen handshakes.
+/// Bytes drawn at a time: enough for some fifteen handshakes.
 const POOL: usize = 1024;
 
-/// The source of random bytes of every configuration.
+/// Source of random bytes of every configuration.
 #[derive(Debug)]
-pub(crate) struct Pooled;
+pub(crate) struct BufferedRandom;
 
 thread_local! {
-    static BYTES: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL], left: 0 }) };
+    static BYTES: RefCell<RandomBuffer> = const { RefCell::new(RandomBuffer { bytes: [0; POOL], left: 0 }) };
 }
 
-impl SecureRandom for Pooled {
+impl SecureRandom for BufferedRandom {
     fn fill(&self, wanted: &mut [u8]) -> Result<(), GetRandomFailed> {
-        // The pool is gone where its thread ends, and nothing in here asks for bytes while it fills.
+        // The pool is gone during thread exit, and the source never calls back while it fills.
         let taken = BYTES.try_with(|pool| pool.try_borrow_mut().map(|mut pool| pool.take(wanted, draw)));
         match taken {
             Ok(Ok(taken)) => taken,
@@ -39,15 +39,15 @@ fn draw(bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
     aws_lc_rs::rand::fill(bytes).map_err(|_| GetRandomFailed)
 }
 
-/// Random bytes that nobody had yet.
-struct Pool {
+/// Buffer of unused random bytes.
+struct RandomBuffer {
     bytes: [u8; POOL],
-    /// How many of them, at the front, are unused.
+    /// Number of unused bytes, at the front.
     left: usize,
 }
 
-impl Pool {
-    /// Takes as many bytes as are wanted; `draw` brings new ones.
+impl RandomBuffer {
+    /// Takes `wanted.len()` bytes; `draw` provides new ones.
     fn take(
         &mut self,
         wanted: &mut [u8],
@@ -57,7 +57,7 @@ impl Pool {
             return draw(wanted);
         }
         if wanted.len() > self.left {
-            // If it fails, there may be anything in the pool.
+            // A failed draw may leave anything in the pool.
             self.left = 0;
             draw(&mut self.bytes)?;
             self.left = POOL;
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     /// A pool, and draws in which each byte differs from its neighbours.
-    fn pool() -> (Pool, impl FnMut(&mut [u8]) -> Result<(), GetRandomFailed>) {
+    fn pool() -> (RandomBuffer, impl FnMut(&mut [u8]) -> Result<(), GetRandomFailed>) {
         let mut next = 0_u8;
         let draw = move |bytes: &mut [u8]| {
             for byte in bytes {
@@ -85,7 +85,7 @@ mod tests {
             }
             Ok(())
         };
-        (Pool { bytes: [0; POOL], left: 0 }, draw)
+        (RandomBuffer { bytes: [0; POOL], left: 0 }, draw)
     }
 
     #[test]
@@ -103,7 +103,7 @@ mod tests {
                 Ok(())
             });
             outcome.unwrap();
-            // What is left lies in front, and nothing of what was handed out is still there.
+            // Unused bytes are at the front, and none that was handed out is left.
             assert_eq!(pool.bytes[..pool.left], drawn.last().unwrap()[..pool.left]);
             assert!(pool.bytes[pool.left..].iter().all(|byte| *byte == 0));
             handed.push((draws, pool.left, wanted));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_drawn_by_itself() {
+    fn long_requests_are_drawn_directly() {
         let (mut pool, mut draw) = pool();
         let mut wanted = [0; POOL / 4 + 1];
         pool.take(&mut wanted, &mut draw).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_gives_nothing_out_and_is_not_for_ever() {
+    fn a_failure_yields_nothing_and_is_temporary() {
         let (mut pool, mut draw) = pool();
         pool.take(&mut [0; 200], &mut draw).unwrap();
         // Enough for these is still there.
@@ -146,7 +146,7 @@ mod tests {
     fn each_thread_has_bytes_of_its_own() {
         let take = || {
             let mut bytes = [0; 64];
-            Pooled.fill(&mut bytes).unwrap();
+            BufferedRandom.fill(&mut bytes).unwrap();
             bytes
         };
         let mut all: Vec<[u8; 64]> = (0..4).map(|_| take()).collect();

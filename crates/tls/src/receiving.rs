@@ -1,72 +1,72 @@
-//! What the events of an opener demand, done in one place for the relay and for [`Stream`](crate::Stream).
+//! Reactions to the events of an opener, shared by the relay and [`TlsStream`](crate::TlsStream).
 
-use offramp_record::{Alert, Event, Fault};
+use offramp_record::{Alert, RecordEvent, RecordFault};
 
 use crate::sending::Sending;
-use crate::session::{Session, SessionError};
+use crate::session::{SessionError, TlsSession};
 
-/// What a reader does next.
+/// Next step of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
-    /// It reads: the next record has not come whole.
+pub enum ReceiveAction {
+    /// Read more: the next record is incomplete.
     Incomplete,
-    /// It opens on.
+    /// Open more records from the buffer.
     More,
-    /// It opens on; the peer's keys have changed, and ours too, if this was `answered`.
+    /// Open more records; the keys of the peer have changed, and ours, too, if `answered`.
     KeyUpdate {
-        /// Whether a KeyUpdate of ours was sealed.
+        /// Set if a KeyUpdate of ours was sealed.
         answered: bool,
     },
-    /// It reads nothing more.
-    End(End),
+    /// Read nothing more: the stream has ended.
+    End(TlsClosure),
 }
 
-/// How a peer ended a stream.
+/// End of a peer's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// With close_notify.
+pub enum TlsClosure {
+    /// Orderly, by close_notify.
     CloseNotify,
-    /// By a record that must not be; the alert that says so was sent.
-    Fault(Fault),
-    /// With a fatal alert.
+    /// By an invalid record; the alert was sent.
+    Fault(RecordFault),
+    /// By a fatal alert.
     PeerAlert(Alert),
 }
 
-impl Session {
-    /// Does what `event` demands. What the peer has to hear of it is sealed behind what waits in `sending`, but for
-    /// the `silent`: nothing may follow a close_notify or a fatal alert (RFC 8446 §6.1).
+impl TlsSession {
+    /// Reacts to `event`. Replies to the peer are sealed behind the records in `sending`, unless `silent`:
+    /// nothing may follow a close_notify or a fatal alert (RFC 8446 §6.1).
     ///
     /// # Errors
-    /// As [`Session::update_receiving`].
+    /// As [`TlsSession::update_receiving`].
     pub fn receive(
         &mut self,
-        event: Event,
+        event: RecordEvent,
         sending: &mut Sending,
         silent: bool,
-    ) -> Result<Received, SessionError> {
+    ) -> Result<ReceiveAction, SessionError> {
         let refused = match event {
-            Event::NeedMore(_) => return Ok(Received::Incomplete),
-            Event::Full => return Ok(Received::More),
-            Event::KeyUpdate { answer } => {
+            RecordEvent::NeedMore(_) => return Ok(ReceiveAction::Incomplete),
+            RecordEvent::Full => return Ok(ReceiveAction::More),
+            RecordEvent::KeyUpdate { answer } => {
                 self.update_receiving()?;
                 let answered = answer && !silent && sending.answer(self)?;
-                return Ok(Received::KeyUpdate { answered });
+                return Ok(ReceiveAction::KeyUpdate { answered });
             }
-            Event::Tickets => self.keep_tickets(),
-            Event::RefuseRenegotiation => {
+            RecordEvent::Tickets => self.keep_tickets(),
+            RecordEvent::RefuseRenegotiation => {
                 if !silent {
                     sending.alert(self, Alert::NO_RENEGOTIATION);
                 }
                 Ok(())
             }
-            Event::CloseNotify => return Ok(Received::End(End::CloseNotify)),
-            Event::PeerAlert(alert) => return Ok(Received::End(End::PeerAlert(alert))),
-            Event::Fault(fault) => Err(fault),
+            RecordEvent::CloseNotify => return Ok(ReceiveAction::End(TlsClosure::CloseNotify)),
+            RecordEvent::PeerAlert(alert) => return Ok(ReceiveAction::End(TlsClosure::PeerAlert(alert))),
+            RecordEvent::Fault(fault) => Err(fault),
         };
-        let Err(fault) = refused else { return Ok(Received::More) };
+        let Err(fault) = refused else { return Ok(ReceiveAction::More) };
         if !silent {
             sending.alert(self, fault.alert());
         }
-        Ok(Received::End(End::Fault(fault)))
+        Ok(ReceiveAction::End(TlsClosure::Fault(fault)))
     }
 }

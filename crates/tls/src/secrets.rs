@@ -1,9 +1,10 @@
-//! The traffic secrets of a handshake.
+//! Traffic secrets of a handshake.
 //!
-//! rustls hands over the keys of a finished connection, but not the secrets from which these keys, and the next ones, are
-//! derived. Its own type for that, `KernelConnection`, takes 800 bytes per connection. But rustls shows the secrets to a
-//! key log when it makes them. Our key log keeps them for the connection that is being driven on this thread.
-//! [`Secrets::catch`] takes them from there, directly after each call of rustls.
+//! rustls hands over the keys of an established connection, but not the secrets from which these keys, and
+//! later ones, are derived. Its own type for key updates, `KernelConnection`, takes 800 bytes per connection.
+//! But rustls passes the secrets to a key log when it derives them. Our key log keeps them for the connection
+//! that is being driven on this thread, and [`Secrets::catch`] takes them from there directly after each call
+//! of rustls.
 
 use std::cell::Cell;
 
@@ -11,7 +12,7 @@ use offramp_record::{Suite, TrafficSecret};
 use rustls::KeyLog;
 use zeroize::Zeroizing;
 
-/// The labels of the application traffic secrets in the key log format of NSS.
+/// Labels of the application traffic secrets in the NSS key log format.
 const CLIENT: &str = "CLIENT_TRAFFIC_SECRET_0";
 const SERVER: &str = "SERVER_TRAFFIC_SECRET_0";
 
@@ -19,7 +20,7 @@ thread_local! {
     static CAUGHT: Cell<Secrets> = const { Cell::new(Secrets { client: None, server: None }) };
 }
 
-/// The first application traffic secrets of a connection (RFC 8446 §7.1). TLS 1.2 has none.
+/// First application traffic secrets of a connection (RFC 8446 §7.1). TLS 1.2 has none.
 #[derive(Default)]
 pub(crate) struct Secrets {
     client: Option<Zeroizing<Vec<u8>>>,
@@ -27,7 +28,7 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// Takes what rustls has shown since this was called last.
+    /// Takes the secrets that rustls has logged since the last call.
     pub(crate) fn catch(&mut self) {
         let caught = CAUGHT.take();
         if caught.client.is_some() {
@@ -38,18 +39,18 @@ impl Secrets {
         }
     }
 
-    /// What the client sends with, for a suite with this AEAD.
+    /// The client's secret, for a suite with this AEAD.
     pub(crate) fn client(&self, suite: Suite) -> Option<TrafficSecret> {
         TrafficSecret::new(suite, self.client.as_ref()?)
     }
 
-    /// What the server sends with.
+    /// The server's secret, for a suite with this AEAD.
     pub(crate) fn server(&self, suite: Suite) -> Option<TrafficSecret> {
         TrafficSecret::new(suite, self.server.as_ref()?)
     }
 }
 
-/// A key log that logs nothing.
+/// Key log that keeps the secrets in memory and writes nothing.
 #[derive(Debug)]
 pub(crate) struct Catch;
 
@@ -59,7 +60,7 @@ impl KeyLog for Catch {
         match label {
             CLIENT => caught.client = Some(Zeroizing::new(secret.to_vec())),
             SERVER => caught.server = Some(Zeroizing::new(secret.to_vec())),
-            // rustls does not ask before it logs the master secret of TLS 1.2.
+            // rustls logs the master secret of TLS 1.2 without asking.
             _ => {}
         }
         CAUGHT.set(caught);
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(first.client.as_deref().unwrap()[..], [23; 32]);
         assert_eq!(first.server.as_deref().unwrap()[..], [23; 32]);
         assert!(first.client(Suite::Aes128Gcm).is_some() && first.server(Suite::Aes256Gcm).is_none());
-        // What was caught stays, though there is nothing new; and another connection gets none of it.
+        // Caught secrets stay after a call without new ones, and no other connection gets them.
         first.catch();
         assert!(first.client.is_some());
         second.catch();

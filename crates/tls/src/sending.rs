@@ -1,12 +1,13 @@
-//! What goes to the client: records, in the order in which they were sealed, and those of them that its socket has not
-//! taken yet.
+//! Outgoing records in the order of sealing, including those that the socket has not accepted yet.
 //!
-//! The relay and [`Stream`](crate::Stream) send through this. They read plaintext where it is sealed: lay out the slots
-//! of a batch ([`Sending::layout`]), fill them, and send the batch ([`Sending::send`]). Nothing here waits for an answer
-//! to be sent before the next batch; its owner does, by [`Sending::poll_flush`].
+//! Used by the relay and by [`TlsStream`](crate::TlsStream). Both read plaintext into the place where it is
+//! sealed: lay out the slots of a batch (`Sealer::layout`), fill them, and send the batch
+//! ([`Sending::send`]). Waiting for the socket before the next batch is up to the caller, by
+//! [`Sending::poll_flush`].
 //!
-//! Session tickets are *held back*, because the client does not wait for them. They leave with the next record, in one
-//! system call and one packet. If none comes within [`HOLD`], they leave alone ([`Sending::poll_hold`]).
+//! Session tickets are *held back*, because the client does not wait for them. They are sent with the next
+//! record, in one system call and one packet. If none comes within [`HOLD`], they are sent alone
+//! ([`Sending::poll_hold`]).
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -20,40 +21,53 @@ use offramp_net::Socket;
 use offramp_record::{Alert, Layout, Pacing, RecordSize};
 use tokio::time::{Sleep, sleep};
 
-use crate::session::{Session, SessionError};
+use crate::session::{SessionError, TlsSession};
 
-/// A batch above this size leaves in several packets, of which the last may wait to be filled up.
+/// Size above which a batch is sent in several packets, the last of which may wait to be filled.
 const PACKETS: usize = 64 * 1024;
-/// The most pieces of memory that one call writes from.
+/// Maximum number of slices per write.
 const MOST_RUNS: usize = 64;
-/// How long tickets wait for a record that they can leave with: longer than most applications on the same machine
-/// take for a response, and short enough that no client notices.
+/// Time that tickets wait for a record to accompany: longer than most applications on the same machine take
+/// for a response, and too short for clients to notice.
 const HOLD: Duration = Duration::from_millis(1);
-/// The most memory that is kept for the next batch of any connection of this thread.
+/// Maximum spare memory per thread, kept for the next batch of any connection.
 const SPARE_ROOM: usize = 136 * 1024;
 
 thread_local! {
-    /// The memory of records that have gone.
+    /// Memory of records that were sent.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// The sending side of a connection.
+/// A batch of slots with plaintext to be sealed.
+#[derive(Debug)]
+pub struct FilledBatch<'b> {
+    /// Positions of the slots, laid out with the session that seals them.
+    pub layout: &'b Layout,
+    /// Memory of the slots.
+    pub block: &'b mut [u8],
+    /// Plaintext bytes in the slots, from the front.
+    pub filled: usize,
+    /// Set if another batch follows at once, for which the end of this one may wait.
+    pub more: bool,
+}
+
+/// Sending side of a connection.
 pub struct Sending {
-    /// Records that the socket has not taken yet.
+    /// Records that the socket has not accepted yet.
     waiting: Vec<u8>,
-    /// Whether all of `waiting` is held back until something follows.
+    /// Set while all of `waiting` is held back until something follows.
     held: bool,
-    /// Runs while something is held back and nothing follows.
+    /// Runs while records are held back.
     hold: Option<Pin<Box<Sleep>>>,
-    /// Whether `waiting` holds our answer to a key update.
+    /// Set while `waiting` contains our reply to a key update.
     answering: bool,
-    /// Whether the kernel may keep back the end of the latest batch.
+    /// Set if the kernel may hold back the end of the latest batch.
     kept_back: bool,
     pacing: Pacing,
 }
 
 impl Sending {
-    /// A side that has sent nothing since the handshake, whose `tickets` are held back.
+    /// Sending side after a handshake, with `tickets` held back.
     #[must_use]
     pub fn new(size: RecordSize, tickets: Vec<u8>) -> Self {
         let pacing = Pacing::new(size, offramp_net::clock::coarse_ms());
@@ -61,20 +75,20 @@ impl Sending {
         Self { waiting: tickets, held, hold: None, answering: false, kept_back: false, pacing }
     }
 
-    /// How many bytes of records the socket has not taken yet, without those that are held back.
+    /// Number of record bytes that the socket has not accepted yet, except held back ones.
     #[must_use]
     pub fn waiting(&self) -> usize {
         if self.held { 0 } else { self.waiting.len() }
     }
 
-    /// Gives up what waits.
+    /// Drops all waiting records.
     pub fn clear(&mut self) {
         self.release();
         self.waiting = Vec::new();
     }
 
-    /// Ready when what is held back has to leave alone; [`Sending::poll_flush`] sends it then. To be asked when there
-    /// is nothing to send. Pending where nothing is held back.
+    /// Ready when held-back records must be sent alone, by [`Sending::poll_flush`]. Poll it while there is
+    /// nothing to send. Pending if nothing is held back.
     pub fn poll_hold(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.held {
             return Poll::Pending;
@@ -83,7 +97,8 @@ impl Sending {
         hold.as_mut().poll(cx).map(|()| self.release())
     }
 
-    /// Waits for `work`. What is held back does not wait for it. Returns also how the client refused that, if it did.
+    /// Waits for `work`, and sends held-back records meanwhile when they are due. Also returns the error of
+    /// sending them, if any.
     pub async fn beside<T>(
         &mut self,
         socket: &Socket,
@@ -106,23 +121,23 @@ impl Sending {
         (done.await, refused)
     }
 
-    /// Lets what was held back go.
+    /// Makes held-back records leave with the next write.
     fn release(&mut self) {
         self.held = false;
         self.hold = None;
     }
 
-    /// What waits, to be sent by somebody else.
+    /// Returns the waiting records, to be sent in another way.
     #[must_use]
     pub fn into_waiting(self) -> Vec<u8> {
         self.waiting
     }
 
-    /// Sends what waits; ready when all of it has gone, but for what is held back. An idle connection owns none of the
-    /// memory.
+    /// Sends the waiting records, except held-back ones; ready when all were accepted. Idle connections own
+    /// none of the memory.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the system call.
     pub fn poll_flush(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.held {
             return Poll::Ready(Ok(()));
@@ -139,7 +154,7 @@ impl Sending {
             }
         };
         if sent > 0 {
-            // What was sent now, and nothing behind it, has pushed it.
+            // The last write, without MSG_MORE, has pushed the rest.
             self.kept_back = false;
         }
         if sent < self.waiting.len() {
@@ -154,27 +169,27 @@ impl Sending {
         outcome
     }
 
-    /// Seals an alert behind what waits.
-    pub fn alert(&mut self, session: &mut Session, alert: Alert) {
+    /// Seals an alert behind the waiting records.
+    pub fn alert(&mut self, session: &mut TlsSession, alert: Alert) {
         self.release();
         session.alert(alert, &mut self.waiting);
     }
 
-    /// Seals a KeyUpdate of ours behind what waits, and changes the sending keys.
+    /// Seals a KeyUpdate behind the waiting records, and changes the sending keys.
     ///
     /// # Errors
-    /// As [`Session::update_sending`].
-    pub fn update(&mut self, session: &mut Session) -> Result<(), SessionError> {
+    /// As [`TlsSession::update_sending`].
+    pub fn update(&mut self, session: &mut TlsSession) -> Result<(), SessionError> {
         self.release();
         session.update_sending(&mut self.waiting)
     }
 
-    /// Answers a key update; whether an answer was sealed. One unsent answer is enough for any number of requests
-    /// (RFC 8446 §4.6.3).
+    /// Answers a key update; returns true if a KeyUpdate was sealed. One unsent answer suffices for any
+    /// number of requests (RFC 8446 §4.6.3).
     ///
     /// # Errors
-    /// As [`Session::update_sending`].
-    pub fn answer(&mut self, session: &mut Session) -> Result<bool, SessionError> {
+    /// As [`TlsSession::update_sending`].
+    pub fn answer(&mut self, session: &mut TlsSession) -> Result<bool, SessionError> {
         if self.answering {
             return Ok(false);
         }
@@ -183,30 +198,28 @@ impl Sending {
         Ok(true)
     }
 
-    /// How many bytes of plaintext the next record should have.
+    /// Plaintext bytes of the next record.
     #[must_use]
     pub fn slot(&self) -> usize {
         self.pacing.slot(offramp_net::clock::coarse_ms())
     }
 
-    /// Seals the first `filled` bytes of the slots of `block`, and sends what the socket takes; the rest waits. The slots
-    /// were laid out with the same session. `more`: another batch follows at once, and the end of this one may wait for
-    /// it. Returns the bytes that wait.
+    /// Seals the plaintext of `batch`, whose slots were laid out with the same session, and sends as much as
+    /// the socket accepts; the rest waits. Returns the number of waiting bytes.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the system call.
     ///
     /// # Panics
-    /// Where `filled` is more than was laid out.
+    /// If more plaintext is filled in than the layout has room for.
     pub fn send(
         &mut self,
-        (session, socket): (&mut Session, &Socket),
+        session: &mut TlsSession,
+        socket: &Socket,
         cx: &mut Context<'_>,
-        layout: &Layout,
-        block: &mut [u8],
-        filled: usize,
-        more: bool,
+        batch: FilledBatch<'_>,
     ) -> io::Result<usize> {
+        let FilledBatch { layout, block, filled, more } = batch;
         let wire = session.sealer.seal(layout, block, filled);
         let batch = &block[..wire];
         self.pacing.sent(filled, offramp_net::clock::coarse_ms());
@@ -235,10 +248,11 @@ impl Sending {
         Ok(self.waiting.len())
     }
 
-    /// Sends records that were sealed with the same session and lie in `runs` of `buffer`. Returns the bytes that wait.
+    /// Sends records sealed with the same session, at `runs` of `buffer`. Returns the number of waiting
+    /// bytes.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of the system call.
     pub fn send_records(
         &mut self,
         socket: &Socket,
@@ -280,22 +294,24 @@ impl Sending {
         Ok(self.waiting.len())
     }
 
-    /// Seals as much of `parts` as `most` bytes of records hold, behind what waits; returns how much that was.
+    /// Seals as much of `parts` as fits `most` bytes of at most `records` records, behind the waiting ones;
+    /// returns the plaintext bytes sealed.
     pub fn seal<'p>(
         &mut self,
-        session: &mut Session,
+        session: &mut TlsSession,
         parts: impl Iterator<Item = &'p [u8]> + Clone,
-        (most, records): (usize, usize),
+        most: usize,
+        records: usize,
     ) -> usize {
         self.release();
         let total: usize = parts.clone().map(<[u8]>::len).sum();
         let now = offramp_net::clock::coarse_ms();
         let slot = self.pacing.slot(now).min(total.max(1));
         let start = self.waiting.len();
-        // A record never adds more than 32 bytes.
+        // A record adds at most 32 bytes.
         let block = (total + 32 * total.div_ceil(slot)).min(most);
         if start == 0 {
-            // What is left in it is overwritten or cut off.
+            // Old content is overwritten or cut off.
             self.waiting = SPARE.take();
         }
         if self.waiting.len() < start + block {
@@ -310,7 +326,7 @@ impl Sending {
         filled
     }
 
-    /// Sends what the kernel keeps back because more was to follow.
+    /// Sends bytes that the kernel holds back because more was to follow.
     pub fn push(&mut self, socket: &Socket) {
         if std::mem::take(&mut self.kept_back) {
             socket.push();
@@ -328,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_flushed_needs_no_push() {
+    fn flushed_records_need_no_push() {
         let runtime = Builder::new_current_thread().enable_io().build_local(LocalOptions::default()).unwrap();
         runtime.block_on(async {
             let (near, _far) = UnixStream::pair().unwrap();
@@ -338,7 +354,7 @@ mod tests {
             (sending.kept_back, sending.waiting) = (true, vec![7; 100]);
             poll_fn(|cx| sending.poll_flush(&socket, cx)).await.unwrap();
             assert!(!sending.kept_back && sending.waiting() == 0);
-            // Nothing was sent: what the kernel keeps back is still there.
+            // Nothing was sent: the kernel still holds back the end.
             sending.kept_back = true;
             poll_fn(|cx| sending.poll_flush(&socket, cx)).await.unwrap();
             assert!(sending.kept_back);

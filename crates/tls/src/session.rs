@@ -1,9 +1,10 @@
-//! The record layer of one connection, with its key updates and its end.
+//! Record layer of one connection, with its key updates and closing alerts.
 
 use std::fmt;
 
 use offramp_record::{
-    Alert, Choice, ContentType, Fault, KeyMaterial, Opener, Pressure, Sealer, Suite, TrafficSecret, Version,
+    Alert, ContentType, KeyDemand, KeyMaterial, LibraryChoice, Opener, RecordFault, Sealer, Suite,
+    TrafficSecret, Version,
 };
 use rustls::ConnectionTrafficSecrets;
 use rustls::client::ClientConnectionData;
@@ -11,10 +12,10 @@ use rustls::kernel::KernelConnection;
 
 use crate::secrets::Secrets;
 
-/// KeyUpdate without and with the wish that the peer update too (RFC 8446 §4.6.3).
+/// KeyUpdate with update_not_requested (RFC 8446 §4.6.3).
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
-/// Something of our own failed: rustls gave keys that the record layer does not know.
+/// An internal error: rustls yielded keys that the record layer does not support.
 #[derive(Debug)]
 pub struct SessionError(String);
 
@@ -28,126 +29,126 @@ impl std::error::Error for SessionError {}
 
 /// Both directions of an established connection.
 ///
-/// The opener and the sealer are used directly; their events and pressures come back here.
-pub struct Session {
-    /// Opens what the peer sends.
+/// Opener and sealer are used directly; their events and pressures are handled by the methods here.
+pub struct TlsSession {
+    /// Opens records of the peer.
     pub opener: Opener,
-    /// Seals what the peer gets.
+    /// Seals records for the peer.
     pub sealer: Sealer,
-    keys: Keys,
+    keys: NextKeys,
 }
 
-/// Where the next keys come from.
-enum Keys {
-    /// TLS 1.2 has no key updates.
+/// Source of the keys after an update.
+enum NextKeys {
+    /// None: TLS 1.2 has no key updates.
     None,
-    /// TLS 1.3 as a server.
-    Server(Traffic),
-    /// TLS 1.3 as a client: rustls, which the session tickets are given to as well.
+    /// Traffic secrets, for TLS 1.3 as a server.
+    Server(TrafficSecrets),
+    /// rustls, for TLS 1.3 as a client; it also gets the session tickets.
     Client(Box<KernelConnection<ClientConnectionData>>),
 }
 
-/// The traffic secrets of both directions.
-struct Traffic {
+/// Traffic secrets of both directions.
+struct TrafficSecrets {
     receiving: TrafficSecret,
     sending: TrafficSecret,
 }
 
-impl Session {
-    /// Takes over from rustls.
+impl TlsSession {
+    /// Takes over from rustls as a server.
     pub(crate) fn new(
         keys: &rustls::ExtractedSecrets,
         secrets: &Secrets,
         version: Version,
-        choice: &Choice,
+        choice: &LibraryChoice,
     ) -> Result<Self, SessionError> {
         let sending = material(version, keys.tx.0, &keys.tx.1)?;
         let receiving = material(version, keys.rx.0, &keys.rx.1)?;
         let keys = match version {
-            Version::Tls12 => Keys::None,
+            Version::Tls12 => NextKeys::None,
             Version::Tls13 => {
                 let suite = sending.suite();
                 let both = secrets.client(suite).zip(secrets.server(suite));
                 let (receiving, sending) =
                     both.ok_or_else(|| SessionError("rustls did not show the traffic secrets".into()))?;
-                Keys::Server(Traffic { receiving, sending })
+                NextKeys::Server(TrafficSecrets { receiving, sending })
             }
         };
         Ok(Self { opener: Opener::new(&receiving, choice), sealer: Sealer::new(&sending, choice), keys })
     }
 
-    /// Takes over from rustls where this side is the client.
+    /// Takes over from rustls as a client.
     pub(crate) fn of_client(
         secrets: &rustls::ExtractedSecrets,
         kernel: KernelConnection<ClientConnectionData>,
         version: Version,
-        choice: &Choice,
+        choice: &LibraryChoice,
     ) -> Result<Self, SessionError> {
         let sending = material(version, secrets.tx.0, &secrets.tx.1)?;
         let receiving = material(version, secrets.rx.0, &secrets.rx.1)?;
         Ok(Self {
             opener: Opener::of_client(&receiving, choice),
             sealer: Sealer::new(&sending, choice),
-            keys: if version == Version::Tls13 { Keys::Client(Box::new(kernel)) } else { Keys::None },
+            keys: if version == Version::Tls13 { NextKeys::Client(Box::new(kernel)) } else { NextKeys::None },
         })
     }
 
-    /// Gives the session tickets of the server to rustls, which keeps them for the next connection, after
-    /// [`offramp_record::Event::Tickets`].
+    /// Passes the server's session tickets to rustls, which keeps them for later connections; call it after
+    /// [`offramp_record::RecordEvent::Tickets`].
     ///
     /// # Errors
-    /// Where one is malformed; the connection must end with the fault's alert.
-    pub fn keep_tickets(&mut self) -> Result<(), Fault> {
+    /// A ticket is malformed; end the connection with the fault's alert.
+    pub fn keep_tickets(&mut self) -> Result<(), RecordFault> {
         let tickets = self.opener.take_tickets();
-        let Keys::Client(kernel) = &mut self.keys else { return Ok(()) };
+        let NextKeys::Client(kernel) = &mut self.keys else { return Ok(()) };
         for ticket in tickets {
-            kernel.handle_new_session_ticket(&ticket).map_err(|_| Fault::BadHandshake)?;
+            kernel.handle_new_session_ticket(&ticket).map_err(|_| RecordFault::BadHandshake)?;
         }
         Ok(())
     }
 
-    /// The protocol version.
+    /// Protocol version of the session.
     #[must_use]
     pub fn version(&self) -> Version {
         self.sealer.version()
     }
 
-    /// Goes on to the peer's next keys, after [`offramp_record::Event::KeyUpdate`].
+    /// Switches to the peer's next keys, after [`offramp_record::RecordEvent::KeyUpdate`].
     ///
     /// # Errors
-    /// Where TLS 1.2 is spoken, which has none, or rustls gives none; the connection must end with `internal_error`.
+    /// TLS 1.2 has no key updates, or rustls yields no keys; end the connection with `internal_error`.
     pub fn update_receiving(&mut self) -> Result<(), SessionError> {
         let keys = match &mut self.keys {
-            Keys::None => return Err(no_updates()),
-            Keys::Server(traffic) => traffic.receiving.update(),
-            Keys::Client(kernel) => next(kernel.update_rx_secret())?,
+            NextKeys::None => return Err(no_updates()),
+            NextKeys::Server(traffic) => traffic.receiving.update(),
+            NextKeys::Client(kernel) => next(kernel.update_rx_secret())?,
         };
         self.opener.rekey(&keys);
         Ok(())
     }
 
-    /// Seals a KeyUpdate of ours behind what `out` holds and changes the sending keys.
+    /// Appends a sealed KeyUpdate to `out` and changes the sending keys.
     ///
     /// # Errors
-    /// As [`Session::update_receiving`].
+    /// As [`TlsSession::update_receiving`].
     pub fn update_sending(&mut self, out: &mut Vec<u8>) -> Result<(), SessionError> {
         let keys = match &mut self.keys {
-            Keys::None => return Err(no_updates()),
-            Keys::Server(traffic) => traffic.sending.update(),
-            Keys::Client(kernel) => next(kernel.update_tx_secret())?,
+            NextKeys::None => return Err(no_updates()),
+            NextKeys::Server(traffic) => traffic.sending.update(),
+            NextKeys::Client(kernel) => next(kernel.update_tx_secret())?,
         };
         self.sealer.seal_message(ContentType::Handshake, &KEY_UPDATE, out);
         self.sealer.rekey(&keys);
         Ok(())
     }
 
-    /// What has to happen before more is sealed; see [`Sealer::pressure`].
+    /// Action required before sealing more; see [`Sealer::pressure`].
     #[must_use]
-    pub fn pressure(&self) -> Pressure {
+    pub fn pressure(&self) -> KeyDemand {
         self.sealer.pressure()
     }
 
-    /// Seals an alert behind what `out` holds.
+    /// Appends a sealed alert to `out`.
     pub fn alert(&mut self, alert: Alert, out: &mut Vec<u8>) {
         self.sealer.seal_message(ContentType::Alert, &[alert.level(), alert.0], out);
     }
@@ -157,7 +158,7 @@ fn no_updates() -> SessionError {
     SessionError("TLS 1.2 has no key updates".into())
 }
 
-/// The keys that rustls gave.
+/// Converts keys of rustls.
 fn next(keys: Result<(u64, ConnectionTrafficSecrets), rustls::Error>) -> Result<KeyMaterial, SessionError> {
     let (sequence, keys) = keys.map_err(|error| SessionError(format!("rustls gave no new keys: {error}")))?;
     material(Version::Tls13, sequence, &keys)

@@ -1,53 +1,54 @@
-//! From a policy and certificates to rustls configurations.
+//! Conversion of a policy and certificates to rustls configurations.
 //!
-//! The server's order of cipher suites counts. If the CPU has AES instructions, AES-128-GCM comes first: SHA-384 in the
-//! key schedule of the AES-256 suite makes a handshake more expensive, and AES-128 is faster per byte. A client that
-//! lists ChaCha20 first has no AES instructions and gets ChaCha20. rustls knows one order per configuration, so there
-//! are two configurations, and the ClientHello selects one.
+//! The server's order of cipher suites counts. If the CPU has AES instructions, AES-128-GCM comes first:
+//! SHA-384 in the key schedule of the AES-256 suite makes a handshake more expensive, and AES-128 is faster
+//! per byte. A client that lists ChaCha20 first has no AES instructions and gets ChaCha20. rustls has one
+//! order per configuration, so there are two configurations, and the ClientHello selects one.
 
 use std::fmt;
 use std::sync::Arc;
 
 use offramp_certs::client_auth::Trust;
-use offramp_certs::store::{Pick, Store};
+use offramp_certs::store::{CertificateStore, Pick};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CipherSuite, NamedGroup, ServerConfig, SupportedCipherSuite};
 
-use crate::random::Pooled;
+use crate::error::SetupError;
+use crate::random::BufferedRandom;
 use crate::secrets::Catch;
 use crate::tickets::TicketKeys;
 use crate::verifier;
 
-/// What every configuration of the process has in common.
+/// Settings common to every configuration of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Policy {
-    /// Set where TLS 1.3 is offered.
+pub struct TlsPolicy {
+    /// Offers TLS 1.3 to clients.
     pub tls13: bool,
-    /// Set where TLS 1.2 is offered.
+    /// Offers TLS 1.2 to clients.
     pub tls12: bool,
-    /// The ciphers that are offered.
+    /// Ciphers that are offered.
     pub ciphers: Ciphers,
-    /// Whether X25519MLKEM768 is offered.
+    /// Offers the X25519MLKEM768 key exchange.
     pub post_quantum: bool,
-    /// TLS 1.3 tickets per handshake; 0 switches resumption off.
+    /// TLS 1.3 tickets per handshake; 0 disables resumption.
     pub tickets: usize,
 }
 
-/// The ciphers that are offered.
+/// Ciphers that are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ciphers {
     /// AES-GCM with keys of 128 bits.
     pub aes_128_gcm: bool,
     /// AES-GCM with keys of 256 bits.
     pub aes_256_gcm: bool,
-    /// ChaCha20-Poly1305 (RFC 8439).
+    /// ChaCha20-Poly1305, as in RFC 8439.
     pub chacha20_poly1305: bool,
 }
 
 impl Ciphers {
-    /// All of them.
+    /// Every cipher that Offramp supports.
     pub const ALL: Self = Self { aes_128_gcm: true, aes_256_gcm: true, chacha20_poly1305: true };
 
     fn have(self, suite: CipherSuite) -> bool {
@@ -61,56 +62,38 @@ impl Ciphers {
     }
 }
 
-/// Whether clients show a certificate.
+/// Authentication of clients by certificate.
 #[derive(Clone, Debug, Default)]
-pub enum ClientAuth {
-    /// They are not asked.
+pub enum ClientVerification {
+    /// No certificate is requested.
     #[default]
     None,
-    /// They may; what they show must be signed by one of the authorities and not be revoked.
+    /// Requested; a presented certificate must be signed by one of the authorities and not be revoked.
     Optional(Trust),
-    /// They must.
+    /// Required, with the same checks.
     Required(Trust),
 }
-
-/// Why no configuration could be built.
-#[derive(Debug)]
-pub struct SetupError(pub(crate) String);
-
-impl SetupError {
-    pub(crate) fn new(why: String) -> Self {
-        Self(why)
-    }
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for SetupError {}
 
 /// The rustls configurations of one route.
 #[derive(Clone)]
 pub struct Configs {
     aes_first: Arc<ServerConfig>,
     chacha_first: Arc<ServerConfig>,
-    /// Where sessions are resumed.
+    /// Keys of the session tickets, unless resumption is off.
     tickets: Option<Arc<TicketKeys>>,
 }
 
 impl Configs {
-    /// Builds the configurations for clients that get their certificate from `store` and may agree
-    /// on one of `alpn`, the preferred one first.
+    /// Builds the configurations for clients that get their certificate from `store` and negotiate one of
+    /// `alpn`, the preferred one first.
     ///
     /// # Errors
-    /// Where the roots of `auth` are empty or rustls refuses the combination.
+    /// The roots of `auth` are empty, or rustls rejects the combination.
     pub fn build(
-        policy: &Policy,
-        store: &Arc<Store>,
+        policy: &TlsPolicy,
+        store: &Arc<CertificateStore>,
         alpn: &[Vec<u8>],
-        auth: &ClientAuth,
+        auth: &ClientVerification,
         tickets: &Arc<TicketKeys>,
     ) -> Result<Self, SetupError> {
         let build = |chacha_first| {
@@ -121,11 +104,11 @@ impl Configs {
         Ok(Self { aes_first: build(!cpu_has_aes())?, chacha_first: build(true)?, tickets: kept })
     }
 
-    /// The configurations that answer the challenge tls-alpn-01 of an authority (RFC 8737): one certificate, one
-    /// protocol, no resumption.
+    /// Builds the configurations that answer the tls-alpn-01 challenge of an authority (RFC 8737): one
+    /// certificate, one protocol, no resumption.
     ///
     /// # Errors
-    /// Where rustls refuses the combination.
+    /// rustls rejects the combination.
     pub fn for_challenge(key: Arc<CertifiedKey>, protocol: &[u8]) -> Result<Self, SetupError> {
         let versions = &[&rustls::version::TLS13, &rustls::version::TLS12];
         let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -142,36 +125,35 @@ impl Configs {
         Ok(Self { aes_first: Arc::clone(&config), chacha_first: config, tickets: None })
     }
 
-    /// The configuration for a client that offers `suites`, in its order.
+    /// Configuration for a client that offers `suites`, in its order.
     #[must_use]
     pub fn for_client(&self, suites: &[u16]) -> &Arc<ServerConfig> {
         let first = suites.iter().copied().find(|suite| suite & 0x0f0f != 0x0a0a);
         if first.is_some_and(is_chacha) { &self.chacha_first } else { &self.aes_first }
     }
 
-    /// Whether a ticket looks like one of ours, so that its session is likely to be resumed.
+    /// Returns true if a ticket names one of our keys, so that its session is likely to be resumed.
     #[must_use]
     pub fn has_key_of(&self, ticket: &[u8]) -> bool {
         self.tickets.as_ref().is_some_and(|tickets| tickets.has_key_of(ticket))
     }
 
-    /// Whether this version is spoken, by its code point.
+    /// Returns true if a version, by its code point, is supported.
     #[must_use]
     pub fn speaks(&self, version: u16) -> bool {
         let suites = &self.aes_first.crypto_provider().cipher_suites;
         suites.iter().any(|suite| u16::from(suite.version().version) == version)
     }
 
-    /// Whether one of `suites` is spoken in a version for which `offers` says that the client has it. That a key for it
-    /// is there is another matter.
+    /// Returns true if one of `suites` is supported in a version that the client has, according to `offers`.
+    /// A key for the suite may still be missing.
     pub fn shares_suite(&self, suites: &[u16], offers: impl Fn(u16) -> bool) -> bool {
         let ours = &self.aes_first.crypto_provider().cipher_suites;
         ours.iter()
             .any(|suite| offers(suite.version().version.into()) && suites.contains(&suite.suite().into()))
     }
 
-    /// What clients are offered, as names: versions, suites, groups. For the event of a handshake
-    /// that found nothing in common.
+    /// Offered versions, suites and groups, for the log of a handshake without a common one.
     #[must_use]
     pub fn offers(&self) -> Offers {
         let provider = self.aes_first.crypto_provider();
@@ -189,16 +171,16 @@ impl Configs {
     }
 }
 
-/// What a configuration offers, by code point.
+/// Offer of a configuration, by code point.
 #[derive(Clone, Debug)]
 pub struct Offers {
-    /// Protocol versions by name.
+    /// Protocol versions by name, as in `TLSv1.3`.
     pub versions: Vec<&'static str>,
-    /// Cipher suites in order.
+    /// Cipher suites in the server's order.
     pub suites: Vec<u16>,
-    /// Key-exchange groups in order.
+    /// Key-exchange groups in the server's order.
     pub groups: Vec<u16>,
-    /// Application protocols in order.
+    /// Application protocols in the server's order.
     pub alpn: Vec<Vec<u8>>,
 }
 
@@ -226,7 +208,7 @@ fn cpu_has_aes() -> bool {
     false
 }
 
-/// The position of a suite in the server's order; TLS 1.3 stays before TLS 1.2.
+/// Position of a suite in the server's order; TLS 1.3 precedes TLS 1.2.
 fn rank(suite: &SupportedCipherSuite, chacha_first: bool) -> (bool, u8) {
     let name = suite.suite();
     let algorithm = match name {
@@ -245,9 +227,9 @@ fn rank(suite: &SupportedCipherSuite, chacha_first: bool) -> (bool, u8) {
     (suite.tls13().is_none(), algorithm)
 }
 
-pub(crate) fn provider(policy: &Policy, chacha_first: bool) -> CryptoProvider {
+pub(crate) fn provider(policy: &TlsPolicy, chacha_first: bool) -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
-    provider.secure_random = &Pooled;
+    provider.secure_random = &BufferedRandom;
     let spoken = |suite: &SupportedCipherSuite| match suite {
         SupportedCipherSuite::Tls13(suite) => policy.tls13 && policy.ciphers.have(suite.common.suite),
         SupportedCipherSuite::Tls12(suite) => policy.tls12 && policy.ciphers.have(suite.common.suite),
@@ -262,10 +244,10 @@ pub(crate) fn provider(policy: &Policy, chacha_first: bool) -> CryptoProvider {
 
 fn config(
     provider: &Arc<CryptoProvider>,
-    policy: &Policy,
-    store: &Arc<Store>,
+    policy: &TlsPolicy,
+    store: &Arc<CertificateStore>,
     alpn: &[Vec<u8>],
-    auth: &ClientAuth,
+    auth: &ClientVerification,
     tickets: &Arc<TicketKeys>,
 ) -> Result<ServerConfig, SetupError> {
     let versions = [(policy.tls13, &rustls::version::TLS13), (policy.tls12, &rustls::version::TLS12)];
@@ -274,11 +256,11 @@ fn config(
         .with_protocol_versions(&versions)
         .map_err(|error| SetupError(format!("TLS: {error}")))?;
     let builder = match auth {
-        ClientAuth::None => builder.with_no_client_auth(),
-        ClientAuth::Optional(trust) => {
+        ClientVerification::None => builder.with_no_client_auth(),
+        ClientVerification::Optional(trust) => {
             builder.with_client_cert_verifier(verifier::build(trust, false, provider)?)
         }
-        ClientAuth::Required(trust) => {
+        ClientVerification::Required(trust) => {
             builder.with_client_cert_verifier(verifier::build(trust, true, provider)?)
         }
     };
@@ -295,19 +277,19 @@ fn config(
     Ok(config)
 }
 
-/// Tickets are good only under the same rule for client certificates, roots and revocation lists included: who was
-/// revoked must not come back by a ticket.
-fn ticketer(auth: &ClientAuth, tickets: &Arc<TicketKeys>) -> Arc<dyn ProducesTickets> {
+/// Ticketer for the rule of client certificates. A ticket is valid only under the same rule, including roots
+/// and revocation lists: a revoked client must not come back by a ticket.
+fn ticketer(auth: &ClientVerification, tickets: &Arc<TicketKeys>) -> Arc<dyn ProducesTickets> {
     let mut context = Vec::new();
-    if let ClientAuth::Optional(trust) | ClientAuth::Required(trust) = auth {
-        context.push(u8::from(matches!(auth, ClientAuth::Required(_))));
+    if let ClientVerification::Optional(trust) | ClientVerification::Required(trust) = auth {
+        context.push(u8::from(matches!(auth, ClientVerification::Required(_))));
         context.extend_from_slice(&trust.context());
     }
     tickets.ticketer(&context)
 }
 
-/// Certificates by server name and what the client can verify.
-struct ByName(Arc<Store>);
+/// Selects certificates by server name and the client's signature schemes.
+struct ByName(Arc<CertificateStore>);
 
 impl fmt::Debug for ByName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -331,7 +313,7 @@ mod tests {
     #[test]
     fn the_order_is_the_servers() {
         let policy =
-            Policy { tls13: true, tls12: true, ciphers: Ciphers::ALL, post_quantum: true, tickets: 2 };
+            TlsPolicy { tls13: true, tls12: true, ciphers: Ciphers::ALL, post_quantum: true, tickets: 2 };
         let names = |chacha_first| -> Vec<_> {
             provider(&policy, chacha_first).cipher_suites.iter().map(SupportedCipherSuite::suite).collect()
         };
@@ -345,11 +327,11 @@ mod tests {
         );
         assert_eq!(names(true)[0], CipherSuite::TLS13_CHACHA20_POLY1305_SHA256);
         assert!(is_chacha(names(true)[3].into()));
-        let modern = provider(&Policy { tls12: false, post_quantum: false, tickets: 0, ..policy }, false);
-        let old = provider(&Policy { tls13: false, ..policy }, false);
+        let modern = provider(&TlsPolicy { tls12: false, post_quantum: false, tickets: 0, ..policy }, false);
+        let old = provider(&TlsPolicy { tls13: false, ..policy }, false);
         assert!(old.cipher_suites.iter().all(|suite| suite.tls13().is_none()));
         let ciphers = Ciphers { aes_128_gcm: false, chacha20_poly1305: false, ..Ciphers::ALL };
-        let strong = provider(&Policy { ciphers, ..policy }, true);
+        let strong = provider(&TlsPolicy { ciphers, ..policy }, true);
         let names: Vec<_> = strong.cipher_suites.iter().map(SupportedCipherSuite::suite).collect();
         assert_eq!(
             names,

@@ -1,10 +1,9 @@
 //! An established connection as `AsyncRead` and `AsyncWrite`, over the same record layer.
 //!
-//! The relay does not use this: it moves whole batches and copies nothing. Here plaintext is copied
-//! once each way, because these traits lend a buffer of the caller's; who can read into the slots of a batch
-//! spares himself that copy ([`Stream::poll_lay_out`]). Memory is held only while a record is half read or half
-//! sent. The stream never ends in silence: an end of the socket without
-//! close_notify is `UnexpectedEof`.
+//! The relay does not use this: it moves whole batches and copies nothing. Here plaintext is copied once in
+//! each direction, because these traits lend a buffer of the caller's; callers that can read into the slots
+//! of a batch avoid that copy ([`TlsStream::poll_lay_out`]). Memory is held only while a record is partly read
+//! or partly sent. Truncation is detected: an end of the socket without close_notify is `UnexpectedEof`.
 
 mod batch;
 mod lost;
@@ -18,56 +17,55 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 
 use offramp_net::turn::{Turn, Work};
 use offramp_net::{Buffer, Socket};
-use offramp_record::{Alert, Pressure, RecordSize, Span};
+use offramp_record::{Alert, KeyDemand, PlaintextSpan, RecordSize};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::receiving::{End, Received};
+use crate::receiving::{ReceiveAction, TlsClosure};
 use crate::sending::Sending;
-use crate::session::{Session, SessionError};
+use crate::session::{SessionError, TlsSession};
 use lost::Lost;
 
-/// Room for one read from the socket: a full record and the start of the next.
+/// Buffer space for one read from the socket: a full record and the start of the next.
 const READ_ROOM: usize = 17 * 1024;
-/// The most memory that is kept for the next read of a stream that does not read ahead.
+/// Maximum memory kept for the next read of a stream that does not read ahead.
 const MOST_KEPT: usize = 4 * READ_ROOM;
-/// The most that one write seals.
+/// Maximum record bytes sealed per write.
 const BLOCK: usize = 68 * 1024;
-/// The most records that one write seals.
+/// Maximum number of records sealed per write.
 const MOST_RECORDS: usize = 64;
 
 /// A TLS stream after its handshake.
-pub struct Stream {
+pub struct TlsStream {
     socket: Socket,
-    session: Session,
-    /// Ciphertext that has arrived; its front may be opened already.
+    session: TlsSession,
+    /// Received ciphertext; its front may be opened already.
     incoming: Buffer,
-    /// Plaintext at the front of `incoming` that the reader has not had yet, and the bytes of the
-    /// record that it lies in.
+    /// Plaintext at the front of `incoming` that the reader has not taken yet, and the length of its record.
     opened: Option<Opened>,
-    /// The records behind that one that are opened, too.
+    /// Opened records behind that one.
     further: VecDeque<Opened>,
     sending: Sending,
-    /// Whose write waits for what is sealed to drain.
+    /// Waker of a write that waits for space.
     writer: Option<Waker>,
-    /// What the reader gets from now on, if the stream has ended.
-    ended: Option<End>,
-    /// Nothing may be sent behind what is sealed (RFC 8446 §6.1).
+    /// End of the stream for the reader, once it is known.
+    ended: Option<TlsClosure>,
+    /// Set once nothing may be sent behind the sealed records (RFC 8446 §6.1).
     closing: bool,
-    /// Whether something that the reader had to send was lost, which the writer has to hear of.
+    /// Error of sending a reply of the reader, to be reported to the writer.
     lost: Option<Lost>,
-    /// Whether the memory of `incoming` stays while nothing is in it.
+    /// Keeps the memory of `incoming` while it is empty.
     keeps: bool,
-    /// Whether reads grow with what comes.
+    /// Lets reads grow with the data.
     ahead: bool,
-    /// The room for the next read.
+    /// Buffer space of the next read.
     room: usize,
-    /// Bounds the records that are opened before others of the worker have their turn.
+    /// Bounds the records that are opened before other tasks of the worker run.
     turn: Turn,
 }
 
-/// Where the plaintext of a record lies in it, and how long it is with all records before it that have none. The front
-/// of the plaintext may have been taken.
-type Opened = (Span, usize);
+/// Position of a record's plaintext, without the part that was taken, and its length including preceding
+/// records without plaintext.
+type Opened = (PlaintextSpan, usize);
 
 /// Wakes both halves of a split stream.
 struct Both(Waker, Waker);
@@ -79,12 +77,12 @@ impl Wake for Both {
     }
 }
 
-impl Stream {
-    /// Takes over a socket after its handshake, with what arrived behind it and the `tickets` that were not sent yet.
+impl TlsStream {
+    /// Takes over a socket after its handshake, with the data received behind it and the unsent `tickets`.
     #[must_use]
     pub fn new(
         socket: Socket,
-        session: Session,
+        session: TlsSession,
         tickets: Vec<u8>,
         incoming: Buffer,
         size: RecordSize,
@@ -107,20 +105,20 @@ impl Stream {
         }
     }
 
-    /// The socket below.
+    /// The socket under the record layer.
     #[must_use]
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
 
-    /// How the peer ended the stream, where it did so within TLS.
+    /// End of the peer's stream, if it came within TLS.
     #[must_use]
-    pub fn ended(&self) -> Option<End> {
+    pub fn ended(&self) -> Option<TlsClosure> {
         self.ended
     }
 
-    /// Has the stream keep its buffer for the next record while it is busy: giving it back and asking for it
-    /// again costs more than opening a small record. To be taken back when it falls quiet.
+    /// Keeps the read buffer between records of a busy stream: releasing and allocating it costs more than
+    /// opening a small record. Turn it off when the stream becomes idle.
     pub fn keep_buffer(&mut self, keeps: bool) {
         self.keeps = keeps;
         if !keeps {
@@ -129,7 +127,7 @@ impl Stream {
         self.settle();
     }
 
-    /// How many bytes of records have not reached the socket yet.
+    /// Number of record bytes that the socket has not accepted yet.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.sending.waiting()
@@ -140,16 +138,16 @@ impl Stream {
         while self.opened.is_none() {
             match self.ended {
                 None => {}
-                Some(End::CloseNotify) => break,
-                Some(End::PeerAlert(alert)) => {
+                Some(TlsClosure::CloseNotify) => break,
+                Some(TlsClosure::PeerAlert(alert)) => {
                     let message = format!("the peer sent the alert {alert}");
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, message)));
                 }
-                Some(End::Fault(fault)) => {
+                Some(TlsClosure::Fault(fault)) => {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, fault.to_string())));
                 }
             }
-            // A reader of records that carry next to nothing may never have to wait for the socket.
+            // A reader of nearly empty records may never have to wait for the socket.
             ready!(self.turn.poll_rest(cx));
             let starved = self.open().map_err(io::Error::other)?;
             self.answer(cx);
@@ -179,7 +177,7 @@ impl Stream {
         outcome
     }
 
-    /// Takes the first `n` bytes of the opened plaintext away.
+    /// Consumes the first `n` bytes of the opened plaintext.
     fn take(&mut self, mut n: usize) {
         while let Some((span, record)) = &mut self.opened {
             let now = n.min(span.len);
@@ -200,7 +198,7 @@ impl Stream {
         self.settle();
     }
 
-    /// Gives the buffer back where nothing is in it, and it is not kept or larger than what is kept.
+    /// Releases the empty buffer, unless it is kept and of moderate size.
     fn settle(&mut self) {
         let kept = self.keeps && (self.ahead || self.incoming.capacity() <= MOST_KEPT);
         if self.incoming.is_empty() && !kept {
@@ -208,9 +206,9 @@ impl Stream {
         }
     }
 
-    /// Opens the next record; `true` where more bytes are needed first.
+    /// Opens the next record; returns true if more bytes are needed first.
     fn open(&mut self) -> Result<bool, SessionError> {
-        let mut span = [Span::default()];
+        let mut span = [PlaintextSpan::default()];
         let at = match &self.opened {
             None => 0,
             Some((_, record)) => record + self.further.iter().map(|(_, record)| record).sum::<usize>(),
@@ -226,19 +224,19 @@ impl Stream {
             self.give_up(opened.consumed);
         }
         match self.session.receive(opened.event, &mut self.sending, self.closing)? {
-            Received::Incomplete => return Ok(opened.spans == 0),
-            Received::More => {}
-            Received::KeyUpdate { answered } => self.turn.spend(Work::KeyUpdate { answered }),
-            Received::End(end) => {
-                // Who has said goodbye may still listen; nothing follows a fatal alert.
-                self.closing |= end != End::CloseNotify;
+            ReceiveAction::Incomplete => return Ok(opened.spans == 0),
+            ReceiveAction::More => {}
+            ReceiveAction::KeyUpdate { answered } => self.turn.spend(Work::KeyUpdate { answered }),
+            ReceiveAction::End(end) => {
+                // After close_notify the peer may still receive; nothing may follow a fatal alert.
+                self.closing |= end != TlsClosure::CloseNotify;
                 self.ended = Some(end);
             }
         }
         Ok(false)
     }
 
-    /// Puts a record behind those that are open.
+    /// Queues an opened record.
     fn put(&mut self, record: Opened) {
         match &self.opened {
             Some(_) => self.further.push_back(record),
@@ -253,14 +251,13 @@ impl Stream {
         }
     }
 
-    /// Sends what the reader has to send, answers to key updates and alerts, even where the
-    /// application writes nothing. That it fails is for the writer to hear: what has arrived before
-    /// can still be read.
+    /// Sends replies of the reader, to key updates and by alerts, even if the application writes nothing.
+    /// Errors are reported to the writer: data that arrived before can still be read.
     fn answer(&mut self, cx: &Context<'_>) {
         if self.sending.waiting() == 0 {
             return;
         }
-        // The socket remembers one waker for writing, and the other half may be waiting with its own.
+        // The socket keeps one waker for writing, and the other half may be waiting with its own.
         let waker = match &self.writer {
             Some(writer) if !writer.will_wake(cx.waker()) => {
                 Waker::from(Arc::new(Both(writer.clone(), cx.waker().clone())))
@@ -280,14 +277,14 @@ impl Stream {
         }
     }
 
-    /// [`Stream::poll_drain`] for the writer.
+    /// [`TlsStream::poll_drain`] for the writer.
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = self.poll_drain(cx);
         self.writer = outcome.is_pending().then(|| cx.waker().clone());
         outcome
     }
 
-    /// Sends what is sealed.
+    /// Sends the sealed records.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(lost) = self.lost {
             return Poll::Ready(Err(lost.error()));
@@ -302,22 +299,22 @@ impl Stream {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         Poll::Ready(match self.session.pressure() {
-            Pressure::None => Ok(()),
-            Pressure::UpdateKey => self.sending.update(&mut self.session).map_err(io::Error::other),
-            Pressure::Close => Err(io::Error::other("the key of this TLS 1.2 connection is used up")),
+            KeyDemand::None => Ok(()),
+            KeyDemand::UpdateKey => self.sending.update(&mut self.session).map_err(io::Error::other),
+            KeyDemand::Close => Err(io::Error::other("the key of this TLS 1.2 connection is used up")),
         })
     }
 
-    /// Seals as much of `parts` as one batch takes, and sends what the socket takes of it.
+    /// Seals as much of `parts` as fits a batch, and sends as much as the socket accepts.
     fn poll_seal<'p>(
         &mut self,
         cx: &mut Context<'_>,
         parts: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_sealable(cx))?;
-        let filled = self.sending.seal(&mut self.session, parts, (BLOCK, MOST_RECORDS));
-        // The plaintext is taken even where the socket takes nothing now: a flush or the next write
-        // goes on.
+        let filled = self.sending.seal(&mut self.session, parts, BLOCK, MOST_RECORDS);
+        // The plaintext counts as written even if the socket accepts nothing now: a flush or the next write
+        // continues.
         if let Poll::Ready(Err(error)) = self.poll_drain(cx) {
             return Poll::Ready(Err(error));
         }
@@ -325,8 +322,8 @@ impl Stream {
     }
 }
 
-impl AsyncBufRead for Stream {
-    /// The plaintext of one record, where it lies; nothing at the end of the stream.
+impl AsyncBufRead for TlsStream {
+    /// Plaintext of one record, in place; empty at the end of the stream.
     fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
         ready!(this.poll_open(cx))?;
@@ -338,7 +335,7 @@ impl AsyncBufRead for Stream {
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for TlsStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -350,7 +347,7 @@ impl AsyncRead for Stream {
         }
         ready!(this.poll_open(cx))?;
         if let Some((span, _)) = this.opened {
-            let part = Span { start: span.start, len: span.len.min(buffer.remaining()) };
+            let part = PlaintextSpan { start: span.start, len: span.len.min(buffer.remaining()) };
             buffer.put_slice(part.of(this.incoming.filled()));
             this.take(part.len);
         }
@@ -358,7 +355,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for TlsStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.get_mut().poll_seal(cx, std::iter::once(bytes))
     }

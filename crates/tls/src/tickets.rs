@@ -1,27 +1,27 @@
 //! Stateless session tickets (RFC 5077, RFC 8446 §4.6.1) under keys that rotate.
 //!
-//! A ticket is `name (16) ‖ number (16) ‖ AES-256-GCM-SIV ciphertext and tag`. Under the encryption are the end of the
-//! session (`Expiry`) and the state of rustls. The current and the previous key are in one shared, atomically swapped
-//! ring: a handshake takes no lock. The associated data is the *context* of the configuration: this format, and the
-//! whole rule for client certificates.
+//! A ticket is `name (16) ‖ number (16) ‖ AES-256-GCM-SIV ciphertext and tag`. The plaintext is the expiry of
+//! the session (`Expiry`) and the state of rustls. The current and the previous key are in one shared,
+//! atomically swapped ring: a handshake takes no lock. The associated data is the *context* of the
+//! configuration: this format, and the whole rule for client certificates.
 //!
-//! Whatever would forbid a session keeps its ticket from being opened: the end of the client's certificate, or another
-//! rule, be it that of another route or that of a changed configuration. A full handshake follows, in which the client
-//! can show the certificate that it has now. Refusing the resumed session instead would lock the client out: it keeps
-//! the ticket, and comes back with it.
+//! A session that must not be resumed cannot be opened: after the expiry of the client's certificate, or
+//! under another rule, whether of another route or of a changed configuration. A full handshake follows, in
+//! which the client can present its current certificate. Rejecting a resumed session instead would lock the
+//! client out: it would keep the ticket and retry with it.
 //!
 //! The nonce is the number of the ticket under its key. It costs no randomness, and it never repeats:
 //!
 //! - Among workers: the count is one atomic number, which belongs to the key. 2^48 tickets are never reached.
-//! - After a restart or a rotation: keys live in memory alone, each begins at 0, and no two are the same.
-//! - In a process that got the keys from the one before it: the first 16 bits are the number of the process, so that
-//!   both may issue tickets for a while ([`TicketKeys::hand_over`]).
-//! - In a copy of a running machine (a snapshot of a virtual machine that is started twice) it does repeat. That is why
-//!   the AEAD is AES-GCM-SIV (RFC 8452): with a repeated nonce it tells only whether two tickets are the same.
+//! - After a restart or a rotation: keys are in memory only, each begins at 0, and no two are the same.
+//! - In a process that inherited the keys: the first 16 bits are the number of the process, so that both may
+//!   issue tickets for a while ([`TicketKeys::hand_over`]).
+//! - In a copy of a running machine (a snapshot of a virtual machine that is started twice) it does repeat.
+//!   That is why the AEAD is AES-GCM-SIV (RFC 8452): a repeated nonce reveals only if two tickets are equal.
 //!
-//! A readable number would show when a ticket was issued. An observer could recognize a client in another network by
-//! it, which the obfuscated ticket age prevents (RFC 8446 §4.2.11.1). So the number is encrypted as one block of AES-256
-//! under a key of its own: different numbers stay different, and look random.
+//! A readable number would reveal when a ticket was issued. An observer could recognize a client in another
+//! network by it, which the obfuscated ticket age prevents (RFC 8446 §4.2.11.1). So the number is encrypted
+//! as one block of AES-256 under a key of its own: different numbers stay different, and look random.
 
 mod expiry;
 
@@ -42,20 +42,20 @@ use zeroize::Zeroizing;
 
 pub(crate) use expiry::Expiry;
 
-/// The form of what is encrypted. Tickets of another one, from the process before, are not opened.
+/// Format of the plaintext. Tickets of another format, from an older process, are not opened.
 const FORMAT: &[u8] = b"offramp session ticket 2";
 const NAME: usize = 16;
-/// A block of AES.
+/// Size of an AES block, in bytes.
 const NUMBER: usize = 16;
 const TAG: usize = 16;
-/// A name and two secrets.
+/// Size of a name and two secrets, in bytes.
 const KEY: usize = NAME + 32 + 32;
-/// Of the numbers of tickets, the bits that follow the number of the process.
+/// Bits of a ticket's number behind the number of the process.
 const OWN_BITS: u32 = 48;
 /// RFC 8446 §4.6.1: no ticket may be used longer than seven days.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The operating system gave no randomness for a new key; the old keys stay.
+/// The operating system provided no randomness for a new key; the old keys remain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoRandomness;
 
@@ -67,22 +67,22 @@ impl fmt::Display for NoRandomness {
 
 impl std::error::Error for NoRandomness {}
 
-struct Key {
+struct TicketKey {
     name: [u8; NAME],
     aead: LessSafeKey,
     numbers: Numbers,
-    /// All of the key: its name, the secret of the AEAD, and that of the numbers.
+    /// The whole key: its name, the secret of the AEAD, and that of the numbers.
     secret: Zeroizing<[u8; KEY]>,
 }
 
-impl Key {
+impl TicketKey {
     fn generate() -> Result<Self, NoRandomness> {
         let mut secret = Zeroizing::new([0; KEY]);
         aws_lc_rs::rand::fill(&mut *secret).map_err(|_| NoRandomness)?;
         Self::of(secret, 0)
     }
 
-    /// The key with this secret, whose tickets are numbered from `first` on.
+    /// Creates the key with this secret; its tickets are numbered from `first`.
     fn of(secret: Zeroizing<[u8; KEY]>, first: u64) -> Result<Self, NoRandomness> {
         let mut name = [0; NAME];
         name.copy_from_slice(&secret[..NAME]);
@@ -92,7 +92,7 @@ impl Key {
     }
 }
 
-/// Numbers the tickets of one key, and writes the numbers so that only this process can read them.
+/// Numbers the tickets of one key, and encrypts the numbers.
 struct Numbers {
     next: AtomicU64,
     hide: EncryptingKey,
@@ -107,19 +107,19 @@ impl Numbers {
         Ok(Self { next: AtomicU64::new(first), hide, show })
     }
 
-    /// The nonce of the next ticket, and what its number looks like.
+    /// Nonce of the next ticket, and its encrypted number.
     fn draw(&self) -> Option<(Nonce, [u8; NUMBER])> {
-        // The number alone is shared: nothing else has to be seen in its order.
+        // Only the number is shared: it orders no other memory.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut block = [0; NUMBER];
         block[..8].copy_from_slice(&number.to_be_bytes());
         let nonce = nonce(&block);
-        // One block that is never encrypted twice: what makes ECB unfit for more is no matter here.
+        // A single block that is never encrypted twice, so the weaknesses of ECB do not apply.
         self.hide.less_safe_encrypt(&mut block, EncryptionContext::None).ok()?;
         Some((nonce, block))
     }
 
-    /// The nonce that belongs to a hidden number; what was not written here gives one that fits no ticket.
+    /// Nonce of an encrypted number; for foreign bytes, a nonce that opens no ticket.
     fn read(&self, hidden: &[u8; NUMBER]) -> Option<Nonce> {
         let mut block = *hidden;
         self.show.decrypt(&mut block, DecryptionContext::None).ok()?;
@@ -134,26 +134,26 @@ fn nonce(block: &[u8; NUMBER]) -> Nonce {
 }
 
 struct Ring {
-    current: Arc<Key>,
-    previous: Option<Arc<Key>>,
+    current: Arc<TicketKey>,
+    previous: Option<Arc<TicketKey>>,
 }
 
-/// The ticket keys of the process, shared by every configuration and worker.
+/// Ticket keys of the process, shared by every configuration and worker.
 pub struct TicketKeys {
     ring: ArcSwap<Ring>,
     rotation: Duration,
-    /// The last of the processes that have these keys: this one, or one that it gave them to.
+    /// Highest number of a process that has these keys: this one, or one that inherited them.
     latest: AtomicU16,
 }
 
 impl TicketKeys {
-    /// Generates a first key. `rotation` is how often the caller will call [`TicketKeys::rotate`];
-    /// a ticket is good for at least that long, and for no more than seven days.
+    /// Generates a first key. `rotation` is the interval at which the caller will call
+    /// [`TicketKeys::rotate`]; a ticket is valid for at least that long, and for at most seven days.
     ///
     /// # Errors
-    /// Where the system has no randomness.
+    /// The system provides no randomness.
     pub fn new(rotation: Duration) -> Result<Self, NoRandomness> {
-        let ring = Ring { current: Arc::new(Key::generate()?), previous: None };
+        let ring = Ring { current: Arc::new(TicketKey::generate()?), previous: None };
         Ok(Self::with(ring, rotation, 0))
     }
 
@@ -162,7 +162,7 @@ impl TicketKeys {
         Self { ring: ArcSwap::from_pointee(ring), rotation: rotation.min(LONGEST), latest }
     }
 
-    /// The keys for a process that takes the place of this one, to be kept secret. Each call gives them for another
+    /// Serializes the keys for a successor of this process; keep them secret. Each call is for another
     /// process; `None` after 65,535.
     #[must_use]
     pub fn hand_over(&self) -> Option<Zeroizing<Vec<u8>>> {
@@ -176,14 +176,14 @@ impl TicketKeys {
         Some(bytes)
     }
 
-    /// Goes on with the keys of the process before; `None` if the bytes are not from [`TicketKeys::hand_over`].
+    /// Takes over the keys of the predecessor; `None` if the bytes are not from [`TicketKeys::hand_over`].
     #[must_use]
     pub fn inherit(rotation: Duration, bytes: &[u8]) -> Option<Self> {
         let (process, keys) = bytes.split_first_chunk::<2>()?;
         let process = u16::from_be_bytes(*process);
         let first = u64::from(process) << OWN_BITS;
         let (keys, rest) = keys.as_chunks::<KEY>();
-        let mut keys = keys.iter().map(|key| Key::of(Zeroizing::new(*key), first).map(Arc::new));
+        let mut keys = keys.iter().map(|key| TicketKey::of(Zeroizing::new(*key), first).map(Arc::new));
         let (current, previous) = (keys.next()?.ok()?, keys.next().transpose().ok()?);
         if process == 0 || keys.next().is_some() || !rest.is_empty() {
             return None;
@@ -191,18 +191,19 @@ impl TicketKeys {
         Some(Self::with(Ring { current, previous }, rotation, process))
     }
 
-    /// Begins a new key; tickets of the one before stay good, older ones do not.
+    /// Starts a new key; tickets of the previous one stay valid, older ones do not.
     ///
     /// # Errors
-    /// Where the system has no randomness; nothing changes then.
+    /// The system provides no randomness; nothing changes then.
     pub fn rotate(&self) -> Result<(), NoRandomness> {
-        let current = Arc::new(Key::generate()?);
+        let current = Arc::new(TicketKey::generate()?);
         let previous = Some(Arc::clone(&self.ring.load().current));
         self.ring.store(Arc::new(Ring { current, previous }));
         Ok(())
     }
 
-    /// Whether a ticket names one of these keys. It may be forged all the same, or from another configuration.
+    /// Returns true if a ticket names one of these keys. It may still be forged, or from another
+    /// configuration.
     #[must_use]
     pub fn has_key_of(&self, ticket: &[u8]) -> bool {
         let ring = self.ring.load();
@@ -210,7 +211,7 @@ impl TicketKeys {
         keys.any(|key| ticket.starts_with(&key.name))
     }
 
-    /// The ticketer for a configuration with this context.
+    /// Creates the ticketer of a configuration with this context.
     #[must_use]
     pub fn ticketer(self: &Arc<Self>, context: &[u8]) -> Arc<dyn ProducesTickets> {
         let mut hashed = [0; 32];
@@ -265,7 +266,7 @@ impl ProducesTickets for Ticketer {
 }
 
 impl Ticketer {
-    /// The end of the session and the state of rustls; `None` where the session must not be resumed at `now`.
+    /// Expiry of the session and the state of rustls; `None` if the session must not be resumed at `now`.
     fn open(&self, ticket: &[u8], now: UnixTime) -> Option<(Expiry, Vec<u8>)> {
         let (name, rest) = ticket.split_first_chunk::<NAME>()?;
         let (number, sealed) = rest.split_first_chunk::<NUMBER>()?;
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_goes_on_with_the_tickets_of_the_one_before() {
+    fn a_process_inherits_tickets_of_its_predecessor() {
         let rotation = Duration::from_secs(60);
         let old = Arc::new(TicketKeys::new(rotation).unwrap());
         let first = old.ticketer(b"open").encrypt(b"first").unwrap();
@@ -322,7 +323,7 @@ mod tests {
             assert_eq!(ticketer.decrypt(&second).unwrap(), b"second");
             assert_eq!(keys.ticketer(b"other").decrypt(&second), None);
         }
-        // What any of them issues the others take, and no nonce is used twice.
+        // All processes accept the tickets of each other, and no nonce is used twice.
         let numbers = [&old, &new, &next, &last].map(|keys| {
             let ticket = keys.ticketer(b"open").encrypt(b"state").unwrap();
             assert_eq!(old.ticketer(b"open").decrypt(&ticket).unwrap(), b"state");
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_a_process_before_are_whole_or_none() {
+    fn inherited_keys_are_whole_or_rejected() {
         let old = TicketKeys::new(LONGEST).unwrap();
         let bytes = old.hand_over().unwrap();
         for length in 0..bytes.len() {
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_not_opened_after_the_end_of_its_session() {
+    fn expired_tickets_are_not_opened() {
         let keys = Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap());
         let context = [0; 32];
         let ticketer = Ticketer { keys, context };
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!(ticketer.open(&ticket, at(7)), Some((end, b"state".to_vec())));
         assert_eq!(ticketer.open(&ticket, at(8)), None);
         assert_eq!(ticketer.decrypt(&ticket), None);
-        // The ticket that follows ends at the same time.
+        // The next ticket expires at the same time.
         let mut resumed = Expiry::NEVER;
         let far = Expiry::from_bytes(i64::MAX.to_be_bytes());
         let ticket = { far }.during(|| ticketer.encrypt(b"state")).unwrap();
@@ -367,7 +368,7 @@ mod tests {
         assert_eq!(resumed, far);
     }
 
-    /// Tickets of the program before had neither an end nor a format.
+    /// Tickets of older versions had neither an expiry nor a format.
     #[test]
     fn a_ticket_of_another_format_is_not_opened() {
         let keys = Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap());
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_tickets_of_a_key_have_the_same_number_and_none_tells_its_own() {
+    fn ticket_numbers_are_unique_and_hidden() {
         let keys = Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap());
         // Workers and configurations share the key, and so the count.
         let tickets: Vec<Vec<u8>> = std::thread::scope(|scope| {
@@ -410,16 +411,16 @@ mod tests {
         for (number, nonce) in (0..1500_u64).zip(&nonces) {
             assert_eq!(nonce[4..], number.to_be_bytes());
         }
-        // In plaintext, each would have zeros somewhere in its first bytes or its last ones.
+        // In plaintext, each would have zeros in its first or last bytes.
         assert!(hidden.iter().all(|hidden| hidden[..6] != [0; 6] && hidden[8..] != [0; 8]));
-        // What was not written here is no number.
+        // Foreign bytes are not a number.
         assert!(key.numbers.read(&[7; NUMBER]).is_none());
-        let other = Key::generate().unwrap();
+        let other = TicketKey::generate().unwrap();
         assert!(hidden.iter().all(|hidden| other.numbers.read(hidden).is_none()));
     }
 
     #[test]
-    fn a_damaged_ticket_is_no_ticket() {
+    fn damaged_tickets_are_not_opened() {
         let ticketer = Arc::new(TicketKeys::new(LONGEST * 2).unwrap()).ticketer(b"");
         let ticket = ticketer.encrypt(b"state").unwrap();
         for cut in 0..ticket.len() {

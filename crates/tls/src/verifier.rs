@@ -1,10 +1,10 @@
-//! The verification of client certificates: rustls does it against authorities and revocation lists; here is noted
-//! which certificate it refused, for the event of the refusal.
+//! Verification of client certificates: rustls checks them against authorities and revocation lists; this
+//! module records rejected certificates for the log.
 //!
-//! Of several revocation lists with the same issuer rustls looks at the first one only. So lists are put into groups,
-//! each with one list of an issuer at the most, and a certificate is verified by every group: whoever is named by any
-//! list is refused. With one list for each authority, which is usual, there is one group. It is the same with the
-//! certificates of servers.
+//! Of several revocation lists of one issuer rustls reads only the first. So lists are sorted into groups
+//! with at most one list per issuer, and a certificate is verified by every group: one that is named by any
+//! list is rejected. With one list per authority, as usual, there is one group. Certificates of servers are
+//! handled in the same way.
 
 #[cfg(test)]
 mod tests;
@@ -24,13 +24,13 @@ use rustls::{
     RootCertStore, SignatureScheme,
 };
 
-use crate::setup::SetupError;
+use crate::error::SetupError;
 use crate::tickets::Expiry;
 
-/// The verifier for clients that may, or must, show a certificate.
+/// Builds the verifier for clients that may, or must, present a certificate.
 ///
-/// A certificate whose issuer has no revocation list is let in: lists are often those of one issuer of several. A list
-/// that should have been replaced is used on: whom it names is refused.
+/// A certificate of an issuer without a revocation list is accepted: lists often cover one of several issuers.
+/// An outdated list remains in use.
 pub(crate) fn build(
     trust: &Trust,
     required: bool,
@@ -45,7 +45,7 @@ pub(crate) fn build(
     Ok(Arc::new(Noting { groups: all, exact: trust.exact.clone(), domains: domains? }))
 }
 
-/// The verifiers against these authorities, with the revocation lists.
+/// Verifiers against these authorities, with the revocation lists.
 fn against(
     roots: &Arc<RootCertStore>,
     trust: &Trust,
@@ -65,20 +65,20 @@ fn against(
     })
 }
 
-/// Who verifies the certificates of clients.
-type Groups = Vec<Group<dyn ClientCertVerifier>>;
+/// One verifier per group of revocation lists.
+type Groups = Vec<CrlGroup<dyn ClientCertVerifier>>;
 
 /// A revocation list, and the name of its issuer.
 type List = (Vec<u8>, CertificateRevocationListDer<'static>);
 
-/// The lists in groups, of which none has two lists of one issuer. There is one group at least.
+/// Sorts the lists into groups without two lists of one issuer; returns at least one group.
 fn grouped(lists: &[CertificateRevocationListDer<'static>]) -> Vec<Vec<List>> {
     let mut groups: Vec<Vec<List>> = vec![Vec::new()];
     for (at, list) in lists.iter().enumerate() {
         if lists[..at].contains(list) {
             continue;
         }
-        // One that cannot be parsed is refused by rustls.
+        // rustls rejects lists that cannot be parsed.
         let issuer = list_issuer(list).unwrap_or_default();
         let free = groups.iter_mut().find(|group| group.iter().all(|(taken, _)| *taken != issuer));
         match free {
@@ -90,40 +90,39 @@ fn grouped(lists: &[CertificateRevocationListDer<'static>]) -> Vec<Vec<List>> {
 }
 
 thread_local! {
-    /// The certificate that was refused last on this thread. rustls has no other place for it: the error of a
-    /// handshake does not carry the certificate.
+    /// The certificate rejected last on this thread. The errors of rustls do not carry it.
     static REFUSED: RefCell<Option<Box<[u8]>>> = const { RefCell::new(None) };
 }
 
-/// The certificate that was refused since the last call, on this thread. To be asked for right after rustls has
-/// refused something: another connection's turn would answer for another certificate.
+/// Takes the certificate rejected on this thread since the last call. Call it right after an error of rustls:
+/// another handshake on the thread would replace it.
 pub(crate) fn take_refused() -> Option<Box<[u8]>> {
     REFUSED.take()
 }
 
-/// The verifier with the lists of a group.
+/// A verifier with the lists of a group.
 #[derive(Debug)]
-pub(crate) struct Group<V: ?Sized> {
+pub(crate) struct CrlGroup<V: ?Sized> {
     verifier: Arc<V>,
-    /// The issuers of the lists.
+    /// Issuers of the lists.
     issuers: Vec<Vec<u8>>,
 }
 
-/// A verifier for each group of these lists.
+/// Builds a verifier for each group of these lists.
 pub(crate) fn groups<V: ?Sized>(
     revoked: &[CertificateRevocationListDer<'static>],
     build: impl Fn(Vec<CertificateRevocationListDer<'static>>) -> Result<Arc<V>, SetupError>,
-) -> Result<Vec<Group<V>>, SetupError> {
+) -> Result<Vec<CrlGroup<V>>, SetupError> {
     let groups = grouped(revoked).into_iter().map(|lists| {
         let (issuers, lists): (Vec<_>, Vec<_>) = lists.into_iter().unzip();
-        Ok(Group { verifier: build(lists)?, issuers })
+        Ok(CrlGroup { verifier: build(lists)?, issuers })
     });
     groups.collect()
 }
 
-/// The verdict of all groups, each of which has its own by `verify`.
+/// Combined verdict of all groups, by `verify`.
 pub(crate) fn verdict<V: ?Sized, T>(
-    groups: &[Group<V>],
+    groups: &[CrlGroup<V>],
     leaf: &CertificateDer<'_>,
     chain: &[CertificateDer<'_>],
     verify: impl Fn(&V) -> Result<T, Error>,
@@ -139,38 +138,38 @@ pub(crate) fn verdict<V: ?Sized, T>(
             Err(error) => return Err(error),
         }
     }
-    // Authorities that have changed their key have lists under one name by both. A list by another key says nothing
-    // of this certificate, if there is one by the right key.
-    let told = || std::iter::once(leaf).chain(chain).filter_map(|der| certificate_issuer(der));
+    // Authorities that have changed their key have lists under one name by both keys. A list by another key
+    // says nothing about this certificate, if there is one by the right key.
+    let issuers = || std::iter::once(leaf).chain(chain).filter_map(|der| certificate_issuer(der));
     let vouched = |issuer: &Vec<u8>| passed.iter().any(|group| group.issuers.contains(issuer));
     for (group, error) in foreign {
-        if passed.is_empty() || told().any(|issuer| group.issuers.contains(&issuer) && !vouched(&issuer)) {
+        if passed.is_empty() || issuers().any(|issuer| group.issuers.contains(&issuer) && !vouched(&issuer)) {
             return Err(error);
         }
     }
-    // There always is a group, and each that has not passed was foreign.
+    // There is at least one group, and each that has not passed was foreign.
     verdict.ok_or_else(|| Error::General("nobody has verified the certificate".to_owned()))
 }
 
-/// Notes what the verifiers in it refuse. Those of a group differ in their lists alone.
+/// Records the certificates that its verifiers reject. Verifiers of a group differ in their lists alone.
 #[derive(Debug)]
 struct Noting {
-    /// Those against all authorities.
+    /// Verifiers against all authorities.
     groups: Groups,
-    /// The certificates that are trusted themselves, where there are no trust domains.
+    /// Directly trusted certificates, without trust domains.
     exact: Exact,
-    /// Those of each SPIFFE trust domain. Where there are any, `groups` verifies no certificate: an authority vouches for
-    /// the identities of its own domain, and for no others.
+    /// Verifiers of each SPIFFE trust domain. If there are any, `groups` verifies no certificate: an
+    /// authority vouches for the identities of its own domain only.
     domains: Vec<(String, Groups)>,
 }
 
 impl Noting {
     fn first(&self) -> &dyn ClientCertVerifier {
-        // There always is one.
+        // There is always a group.
         &*self.groups[0].verifier
     }
 
-    /// Who verifies this certificate.
+    /// Verifiers responsible for this certificate.
     fn groups_for(&self, certificate: &CertificateDer<'_>) -> Result<&Groups, Error> {
         if self.domains.is_empty() {
             return Ok(&self.groups);
@@ -183,13 +182,13 @@ impl Noting {
     }
 }
 
-/// Notes this certificate, if the verdict is that it is refused.
+/// Records the certificate if the verdict is an error.
 pub(crate) fn noting<T>(verdict: Result<T, Error>, certificate: &CertificateDer<'_>) -> Result<T, Error> {
     verdict.inspect_err(|_| REFUSED.set(Some(certificate.as_ref().into())))
 }
 
-/// Whether a signature is by another key than that of the issuer. webpki reports this only if no list has named the
-/// certificate: of all that is wrong on the ways to an authority it reports a revocation first.
+/// Returns true for a list signed by another key than the issuer's. webpki reports this only if no list names
+/// the certificate: among all errors on the paths to an authority, a revocation comes first.
 fn is_of_another_key(error: &Error) -> bool {
     matches!(
         error,

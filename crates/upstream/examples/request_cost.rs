@@ -1,14 +1,14 @@
-//! What a request to a server costs beside the system calls: requests of a worker's pool over one kept
-//! connection, one after the other. To be counted in instructions, which no other load changes:
+//! Cost of a request to a server apart from system calls: sequential requests of a worker's pool over one
+//! kept connection. Measured in instructions, which do not depend on the load of the machine:
 //!
 //! ```text
 //! cargo build --release -p offramp-upstream --example request_cost
 //! perf stat -e instructions:u target/release/examples/request_cost 200000
 //! ```
 //!
-//! The server is a thread that looks for the end of each head and writes a fixed answer; it costs a few
-//! hundred instructions for each request, before and after any change. The difference of two runs of different
-//! length, divided by that of their counts, leaves the start out.
+//! The server is a thread that looks for the end of each head and writes a constant response; it costs a few
+//! hundred instructions per request. The difference of two runs of different length, divided by that of their
+//! counts, removes the cost of the start.
 
 use std::future::poll_fn;
 use std::io::{self, Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! Being let onto a server: the choice, the count of requests, and the wait while all are full.
+//! Admission of requests to servers: the choice, the count of requests, and the wait while all are full.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -11,31 +11,32 @@ use offramp_net::clock::coarse_ms;
 use offramp_tls::client::Connector;
 
 use crate::backend::Backend;
-use crate::connect::Reason;
+use crate::fault::ConnectFault;
 use crate::health::ServerHealth;
 use crate::per_worker::{Loads, PerWorker};
-use crate::pick::{Picked, Question, Standing, Tried, key};
-use crate::queue::{Place, ServerId};
+use crate::pick::{ChoiceParams, Picked, ServerStanding, Tried, key};
+use crate::queue::{QueueTicket, ServerId};
 
-/// A request or connection that counts on its server, until this is dropped.
+/// A request or connection that counts on its server until it is dropped.
 #[derive(Debug)]
-pub struct Permit(Counted);
+pub struct Permit(LoadCount);
 
-/// Who counts it. The place of the server has the size that leaves room for the rest: permits are part of each request.
+/// Owner of the count. The server index has a size that leaves room for the rest: permits are part of each
+/// request.
 #[derive(Debug)]
-enum Counted {
+enum LoadCount {
     /// All workers together, because a bound or the policy depends on it.
     Together { backend: Arc<Backend>, server: u32 },
-    /// Its worker, for those who want to know.
+    /// The worker alone, for metrics.
     Alone { loads: Rc<Loads>, server: u32 },
 }
 
 impl Permit {
-    /// The server's place in its backend.
+    /// Index of the server in its backend.
     #[must_use]
     pub fn server(&self) -> usize {
         match self.0 {
-            Counted::Together { server, .. } | Counted::Alone { server, .. } => server as usize,
+            LoadCount::Together { server, .. } | LoadCount::Alone { server, .. } => server as usize,
         }
     }
 }
@@ -43,8 +44,8 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         match &self.0 {
-            Counted::Alone { loads, server } => loads.leave(*server),
-            Counted::Together { backend, server } => {
+            LoadCount::Alone { loads, server } => loads.leave(*server),
+            LoadCount::Together { backend, server } => {
                 let server = *server as usize;
                 backend.health[server].leave();
                 if backend.limits.max_connections.is_some() {
@@ -55,57 +56,57 @@ impl Drop for Permit {
     }
 }
 
-/// Why a request is let onto no server.
+/// Reason for which a request is admitted to no server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denied {
-    /// Every server that may be tried was.
+pub(crate) enum AdmissionError {
+    /// Every server that may be tried was tried.
     Exhausted,
     /// Every server is down or leaving.
     NoServerAlive,
-    /// All servers are full, and as many wait as may wait.
+    /// All servers are full, and so is the queue.
     QueueFull,
 }
 
-impl Denied {
-    /// What is told of it; `None`: how the last attempt failed says more.
-    pub(crate) fn reason(self) -> Option<Reason> {
+impl AdmissionError {
+    /// Reason to be reported; `None` if the error of the last attempt says more.
+    pub(crate) fn reason(self) -> Option<ConnectFault> {
         match self {
             Self::Exhausted => None,
-            Self::NoServerAlive => Some(Reason::NoServerAlive),
-            Self::QueueFull => Some(Reason::QueueFull),
+            Self::NoServerAlive => Some(ConnectFault::NoServerAlive),
+            Self::QueueFull => Some(ConnectFault::QueueFull),
         }
     }
 }
 
-/// Whom a request may go to.
+/// Servers that a request may go to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish<'w> {
-    /// What it is known by, for consistent hashing.
+pub(crate) struct PermitRequest<'w> {
+    /// Hash key of the request, for consistent hashing.
     pub(crate) key: Option<u64>,
-    /// The server that it is tied to, while that one is alive.
+    /// Server that it is tied to, while that one is alive.
     pub(crate) tied: Option<usize>,
-    /// Who was tried already.
+    /// Servers that were tried already.
     pub(crate) tried: &'w Tried,
 }
 
-/// A server, and the TLS that it is spoken to in: their addresses.
+/// Addresses of a server's health and of its TLS connector.
 pub(crate) type PoolId = (ServerId, usize);
 
-/// Keeps the addresses of a server and of its TLS from others, though not what is there: as long as somebody has it, no
-/// other server gets the same [`PoolId`].
+/// Reserves the addresses of a server and of its connector, though not their content: while an owner exists,
+/// no other server gets the same [`PoolId`].
 pub(crate) struct Owner {
     health: Weak<ServerHealth>,
     connector: Option<Weak<Connector>>,
 }
 
 impl Owner {
-    /// Whether a snapshot has the server, and the rule of TLS, or a request that is under way.
+    /// Returns true while a snapshot, or a request under way, has the server and its connector.
     pub(crate) fn is_there(&self) -> bool {
         let connector = self.connector.as_ref();
         self.health.strong_count() > 0 && connector.is_none_or(|connector| connector.strong_count() > 0)
     }
 
-    /// What nobody else gets.
+    /// Identifier that is unique while this owner exists.
     #[cfg(test)]
     pub(crate) fn id(&self) -> PoolId {
         let connector = self.connector.as_ref().map_or(0, |connector| connector.as_ptr() as usize);
@@ -114,8 +115,9 @@ impl Owner {
 }
 
 impl Backend {
-    /// Whether all workers count the requests on its servers together: such a count is a cache line that all of them
-    /// write, so it is kept only where a bound or the policy depends on it. Otherwise each worker counts its own.
+    /// Returns true if all workers count the requests of its servers together: such a count is a cache line
+    /// that all of them write, so it is kept only if a bound or the policy depends on it. Otherwise each
+    /// worker counts its own.
     #[must_use]
     pub fn counts_together(&self) -> bool {
         self.limits.max_connections.is_some() || self.policy.needs_load()
@@ -125,34 +127,34 @@ impl Backend {
         Arc::as_ptr(&self.health[server]) as ServerId
     }
 
-    /// What the connections to a server are kept by: no other rule of TLS may use them.
+    /// Key of the connections to a server: they must not be used under another TLS configuration.
     pub(crate) fn pool_id(&self, server: usize) -> PoolId {
         (self.id(server), self.connector(server).map_or(0, |connector| Arc::as_ptr(connector) as usize))
     }
 
-    /// What its id is made of.
+    /// Owner of the addresses in [`Backend::pool_id`].
     pub(crate) fn owner(&self, server: usize) -> Owner {
         let connector = self.connector(server).map(Arc::downgrade);
         Owner { health: Arc::downgrade(&self.health[server]), connector }
     }
 
-    fn standing(&self, server: usize, now: u64) -> Standing {
+    fn standing(&self, server: usize, now: u64) -> ServerStanding {
         self.health[server].standing(now, self.slow_return, self.limits.max_connections)
     }
 
     fn permit(self: &Arc<Self>, own: &PerWorker, server: usize) -> Option<Permit> {
-        // Nobody can write so many servers down.
+        // A configuration cannot list so many servers.
         let place = server as u32;
         if !self.counts_together() {
             own.loads.enter(place);
-            return Some(Permit(Counted::Alone { loads: Rc::clone(&own.loads), server: place }));
+            return Some(Permit(LoadCount::Alone { loads: Rc::clone(&own.loads), server: place }));
         }
         let entered = self.health[server].enter(self.limits.max_connections);
-        entered.then(|| Permit(Counted::Together { backend: Arc::clone(self), server: place }))
+        entered.then(|| Permit(LoadCount::Together { backend: Arc::clone(self), server: place }))
     }
 }
 
-/// The key of a client.
+/// Hash key of a client.
 pub(crate) fn client_key(client: IpAddr) -> u64 {
     match client.to_canonical() {
         IpAddr::V4(address) => key(&address.octets()),
@@ -160,17 +162,21 @@ pub(crate) fn client_key(client: IpAddr) -> u64 {
     }
 }
 
-/// Looks once for a permit; `Ok(None)`: all are full.
-fn look(backend: &Arc<Backend>, own: &PerWorker, wish: Wish<'_>) -> Result<Option<Permit>, Denied> {
-    if let Some(tied) = wish.tied {
+/// Tries once to get a permit; `Ok(None)` if all servers are full.
+fn try_permit(
+    backend: &Arc<Backend>,
+    own: &PerWorker,
+    request: PermitRequest<'_>,
+) -> Result<Option<Permit>, AdmissionError> {
+    if let Some(tied) = request.tied {
         return Ok(backend.permit(own, tied));
     }
     let now_ms = coarse_ms();
     loop {
         let mut chooser = own.chooser.borrow_mut();
-        // The exact time matters to back-offs alone.
-        let now = if chooser.is_calm() { chooser.since() } else { Instant::now() };
-        let question = Question { policy: &backend.policy, key: wish.key, tried: wish.tried, now };
+        // The exact time matters to back-offs only.
+        let now = if chooser.is_untroubled() { chooser.since() } else { Instant::now() };
+        let question = ChoiceParams { policy: &backend.policy, key: request.key, tried: request.tried, now };
         let picked = chooser.next(question, |server| backend.standing(server, now_ms));
         drop(chooser);
         match picked {
@@ -178,55 +184,55 @@ fn look(backend: &Arc<Backend>, own: &PerWorker, wish: Wish<'_>) -> Result<Optio
                 if let Some(permit) = backend.permit(own, server) {
                     return Ok(Some(permit));
                 }
-                // Another worker was faster; it is full now, which the next look will see.
+                // Another worker was faster; the server is full now, and the next iteration sees that.
             }
             Picked::Full => return Ok(None),
-            Picked::Exhausted => return Err(Denied::Exhausted),
-            Picked::NoneAlive => return Err(Denied::NoServerAlive),
+            Picked::Exhausted => return Err(AdmissionError::Exhausted),
+            Picked::NoneAlive => return Err(AdmissionError::NoServerAlive),
         }
     }
 }
 
-/// Whom a tied request is tied to at the moment: nobody where its server is down, leaving or was tried.
-fn still_tied(backend: &Backend, wish: Wish<'_>) -> Option<usize> {
+/// Server of a tied request; `None` if that is down, leaving or was tried.
+fn usable_tie(backend: &Backend, request: PermitRequest<'_>) -> Option<usize> {
     let usable = |server: &usize| {
         let health = &backend.health[*server];
         !health.is_down()
             && !health.is_leaving()
             && !health.is_ejected(coarse_ms())
-            && !wish.tried.contains(*server)
+            && !request.tried.contains(*server)
     };
-    wish.tied.filter(usable)
+    request.tied.filter(usable)
 }
 
-/// A permit on a server at once, if there is one and nobody waits for it already; `Ok(None)`: wait.
+/// Returns a permit at once, if there is one and no request waits for it already; `Ok(None)` means wait.
 pub(crate) fn permit_now(
     backend: &Arc<Backend>,
     own: &PerWorker,
-    mut wish: Wish<'_>,
-) -> Result<Option<Permit>, Denied> {
-    wish.tied = still_tied(backend, wish);
+    mut request: PermitRequest<'_>,
+) -> Result<Option<Permit>, AdmissionError> {
+    request.tied = usable_tie(backend, request);
     if backend.limits.max_connections.is_some() && backend.queue.waiting() > 0 {
         return Ok(None);
     }
-    look(backend, own, wish)
+    try_permit(backend, own, request)
 }
 
-/// Waits for a permit behind those who wait already. The caller bounds the wait.
+/// Waits for a permit behind earlier requests. The caller bounds the wait.
 pub(crate) async fn permit_later(
     backend: &Arc<Backend>,
     own: &PerWorker,
-    mut wish: Wish<'_>,
-) -> Result<Permit, Denied> {
-    let mut place: Option<Place> = None;
-    let asked = wish.tied;
+    mut request: PermitRequest<'_>,
+) -> Result<Permit, AdmissionError> {
+    let mut place: Option<QueueTicket> = None;
+    let asked = request.tied;
     poll_fn(|cx| {
-        wish.tied = asked;
-        wish.tied = still_tied(backend, wish);
+        request.tied = asked;
+        request.tied = usable_tie(backend, request);
         let called = match &place {
-            Some(place) => place.is_called(wish.tied.map(|server| backend.id(server)), cx.waker()),
+            Some(place) => place.is_called(request.tied.map(|server| backend.id(server)), cx.waker()),
             None => {
-                let (joined, first) = join(backend, wish.tied, cx.waker())?;
+                let (joined, first) = join(backend, request.tied, cx.waker())?;
                 place = Some(joined);
                 first
             }
@@ -234,16 +240,17 @@ pub(crate) async fn permit_later(
         if !called {
             return Poll::Pending;
         }
-        let looked = look(backend, own, wish).inspect_err(|_| {
-            // It was called for a place that others behind it can use.
+        let looked = try_permit(backend, own, request).inspect_err(|_| {
+            // It was woken for a slot that others behind it can use.
             if let Some(place) = &place {
                 place.pass();
             }
         });
         match looked? {
             None => {
-                // The place that was freed may be on a server that this one may not have.
-                if let Some(place) = place.as_ref().filter(|_| wish.tied.is_some() || !wish.tried.is_empty())
+                // The free slot may be on a server that this request cannot use.
+                if let Some(place) =
+                    place.as_ref().filter(|_| request.tied.is_some() || !request.tried.is_empty())
                 {
                     place.pass();
                 }
@@ -260,9 +267,13 @@ pub(crate) async fn permit_later(
     .await
 }
 
-fn join(backend: &Arc<Backend>, tied: Option<usize>, waker: &Waker) -> Result<(Place, bool), Denied> {
+fn join(
+    backend: &Arc<Backend>,
+    tied: Option<usize>,
+    waker: &Waker,
+) -> Result<(QueueTicket, bool), AdmissionError> {
     let wants = tied.map(|server| backend.id(server));
-    backend.queue.join(wants, backend.limits.queue, waker).ok_or(Denied::QueueFull)
+    backend.queue.join(wants, backend.limits.queue, waker).ok_or(AdmissionError::QueueFull)
 }
 
 #[cfg(test)]
@@ -273,7 +284,8 @@ mod tests {
 
     use super::*;
     use crate::backend::Server;
-    use crate::health::{Check, Ejection, Outcome, note};
+    use crate::ejection::note;
+    use crate::health::{Ejection, ProbeSettings, ServerOutcome};
     use crate::pick::Candidate;
 
     #[derive(Default)]
@@ -293,7 +305,7 @@ mod tests {
         };
         let mut backend = Backend::new("test", (0..2).map(server));
         backend.limits.max_connections = Some(1);
-        backend.check = Some(Check { rise: 1, fall: 1, ..Check::default() });
+        backend.check = Some(ProbeSettings { rise: 1, fall: 1, ..ProbeSettings::default() });
         backend.ejection = Some(Ejection { failures: 1, ..Ejection::default() });
         let backend = Arc::new(backend);
         let own = PerWorker::new(&backend, 0, Instant::now());
@@ -301,13 +313,13 @@ mod tests {
         (backend, own, permits)
     }
 
-    /// Has a request wait that is tied to the first server, has `lost` take that one away, then frees the second.
+    /// Queues a request tied to the first server, makes that unavailable by `lost`, then frees the second.
     fn waits_for_another(lost: impl FnOnce(&Backend)) {
         let (backend, own, permits) = full();
         let [_first, second] = permits;
         let tried = Tried::default();
-        let wish = Wish { key: None, tied: Some(0), tried: &tried };
-        let mut waits = pin!(permit_later(&backend, &own, wish));
+        let request = PermitRequest { key: None, tied: Some(0), tried: &tried };
+        let mut waits = pin!(permit_later(&backend, &own, request));
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut poll = || waits.as_mut().poll(&mut Context::from_waker(&waker));
@@ -323,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_tied_to_a_server_that_went_down_gets_another() {
+    fn a_tied_request_leaves_a_server_that_went_down() {
         waits_for_another(|backend| {
             let check = backend.check.as_ref().unwrap();
             assert!(backend.health[0].probe(false, check, coarse_ms()).is_some());
@@ -333,12 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_tied_to_a_server_that_was_ejected_gets_another() {
-        waits_for_another(|backend| assert!(note(backend, 0, Outcome::Bad, coarse_ms())));
+    fn a_tied_request_leaves_an_ejected_server() {
+        waits_for_another(|backend| assert!(note(backend, 0, ServerOutcome::Bad, coarse_ms())));
     }
 
     #[test]
-    fn workers_count_for_themselves_and_the_sum_is_told() {
+    fn workers_count_separately_and_the_sum_is_reported() {
         let server = |index| {
             let path = format!("/nowhere/{index}").into();
             (Server::at(offramp_net::Address::Unix(path)), Candidate::default())
@@ -350,9 +362,9 @@ mod tests {
         let mut held: Vec<Permit> =
             workers.iter().flat_map(|own| [0, 1, 1].map(|server| old.permit(own, server).unwrap())).collect();
         assert_eq!(counts(&old), [2, 4]);
-        // After a reload in which its place is another, and with a policy that counts together.
+        // After a reload with another order of servers, and a policy that counts together.
         let mut new = Backend::new("test", [server(1), server(0)]);
-        new.policy = crate::pick::Policy::LeastConn;
+        new.policy = crate::pick::BalancePolicy::LeastConn;
         new.carry_over(&old);
         let new = Arc::new(new);
         let later = PerWorker::new(&new, 0, Instant::now());
@@ -365,7 +377,7 @@ mod tests {
         assert_eq!(counts(&new), [0, 0]);
     }
 
-    /// Each stream of HTTP/2 has the room for one.
+    /// Each HTTP/2 stream has space for one.
     #[test]
     fn a_permit_is_small() {
         assert_eq!((size_of::<Permit>(), size_of::<Option<Permit>>()), (16, 16));

@@ -1,5 +1,5 @@
-//! What a snapshot says about backends: servers, policy, limits. Never changes; what is learnt of a
-//! server while it runs is in its [`ServerHealth`], which outlives a reload.
+//! Backends of a snapshot: servers, policy, limits. Immutable; the runtime state of a server is its
+//! [`ServerHealth`], which outlives a reload.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
@@ -10,91 +10,91 @@ use arc_swap::ArcSwap;
 use offramp_net::Address;
 use offramp_tls::client::Connector;
 
-use crate::health::{Check, Duty, Ejection, ServerHealth};
-use crate::pick::{Candidate, Picker, Policy};
-use crate::queue::Queue;
+use crate::health::{Duty, Ejection, ProbeSettings, ServerHealth};
+use crate::pick::{BalancePolicy, Candidate, Picker};
+use crate::queue::BackendQueue;
 use crate::sticky::Sticky;
 
 /// A named group of servers.
 #[derive(Clone, Debug, Default)]
 pub struct Backend {
-    /// The name in the configuration, or the address of an inline server.
+    /// Name in the configuration, or the address of an inline server.
     pub name: Arc<str>,
-    /// The servers, in the order of the configuration.
+    /// Servers in the order of the configuration.
     pub servers: Vec<Server>,
-    /// Their weights, in the same order.
+    /// Weights of the servers, in the same order.
     pub picker: Arc<Picker>,
-    /// Who is asked first.
-    pub policy: Policy,
-    /// What HTTP the servers speak.
-    pub protocol: Protocol,
-    /// The TLS of each server, in the same order; `None`: they are spoken to in plain text.
+    /// Policy that chooses the first server.
+    pub policy: BalancePolicy,
+    /// Version of HTTP spoken to the servers.
+    pub protocol: ServerProtocol,
+    /// TLS connector of each server, in the same order; `None`: plain text.
     pub tls: Option<Arc<[Arc<Connector>]>>,
-    /// The bounds on its connections and waits.
+    /// Bounds on connections and waits.
     pub limits: PoolLimits,
-    /// The cookie that ties a client to a server, if any.
+    /// Cookie that ties a client to a server, if any.
     pub sticky: Option<Sticky>,
-    /// How the servers fare, in the same order.
+    /// Health of each server, in the same order.
     pub health: Arc<[Arc<ServerHealth>]>,
-    /// How servers are probed, if they are.
-    pub check: Option<Check>,
-    /// When a server that fails requests is left alone, if ever.
+    /// Active health check, if configured.
+    pub check: Option<ProbeSettings>,
+    /// Passive ejection of failing servers, if configured.
     pub ejection: Option<Ejection>,
-    /// Over how long a server that returns gets its share back; zero: at once.
+    /// Time over which a returning server gets its share back; zero: at once.
     pub slow_return: Duration,
-    /// The requests that wait for a server below its `max_connections`.
-    pub queue: Arc<Queue>,
+    /// Requests that wait for a server below its `max_connections`.
+    pub queue: Arc<BackendQueue>,
 }
 
 /// One address of a backend.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// The address as configured.
+    /// Address as written in the configuration.
     pub name: Arc<str>,
-    /// Where it is.
-    pub target: Target,
+    /// Resolved or fixed address.
+    pub target: UpstreamAddress,
 }
 
-/// Where a server is.
+/// Address of a server.
 #[derive(Clone, Debug)]
-pub enum Target {
-    /// A fixed address.
+pub enum UpstreamAddress {
+    /// An address that never changes.
     Fixed(Address),
-    /// What a host name stands for at the moment; kept fresh by whoever built the snapshot, and
-    /// empty while the name does not resolve.
+    /// Current addresses of a host name, kept up to date by the builder of the snapshot; empty while the name
+    /// does not resolve.
     Resolved(Arc<ArcSwap<Vec<SocketAddr>>>),
 }
 
-/// What HTTP the servers of a backend speak.
+/// Version of HTTP spoken to the servers of a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
+pub enum ServerProtocol {
     /// HTTP/1.1, one request at a time on a connection.
     #[default]
     Http1,
     /// HTTP/2 with prior knowledge (RFC 9113 §3.3), many requests on a connection.
     Http2,
-    /// What the server agrees on within TLS (ALPN), HTTP/2 first; without TLS as HTTP/1.1.
+    /// Negotiated by ALPN, HTTP/2 preferred; HTTP/1.1 without TLS.
     Either,
 }
 
 /// Bounds on the use of a backend's servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// Requests at a time on one server, from all workers together; `None`: no bound.
+    /// Concurrent requests per server, from all workers together; `None`: no bound.
     pub max_connections: Option<u32>,
-    /// Idle connections that each worker keeps to one server.
+    /// Idle connections per server and worker.
     pub idle: u32,
-    /// How long an idle connection is kept.
+    /// Lifetime of an idle connection.
     pub idle_timeout: Duration,
     /// Requests that may wait while all servers are at `max_connections`, from all workers together.
     pub queue: u32,
-    /// How long a request may wait for that.
+    /// Maximum wait in that queue.
     pub queue_timeout: Duration,
-    /// For one attempt to connect.
+    /// Timeout of one connection attempt.
     pub connect_timeout: Duration,
-    /// From the request's last byte, or its latest, to the head of the response.
+    /// Time from the last byte of the request sent so far to the head of the response.
     pub response_timeout: Duration,
-    /// How long a body may stand still, in either direction, once the response has begun.
+    /// Maximum pause of a body, in either direction, once the response has begun.
     pub body_timeout: Duration,
 }
 
@@ -114,7 +114,7 @@ impl Default for PoolLimits {
 }
 
 impl Backend {
-    /// A backend of `servers` with the defaults of everything else, nothing being known of them yet.
+    /// Creates a backend of `servers` with defaults for everything else.
     pub fn new(name: impl Into<Arc<str>>, servers: impl IntoIterator<Item = (Server, Candidate)>) -> Self {
         let (servers, candidates): (Vec<Server>, Vec<Candidate>) = servers.into_iter().unzip();
         let names = servers.iter().map(|server| &*server.name);
@@ -127,18 +127,18 @@ impl Backend {
         }
     }
 
-    /// The TLS of a server, if it speaks any.
+    /// TLS connector of a server, if it uses TLS.
     pub fn connector(&self, server: usize) -> Option<&Arc<Connector>> {
         self.tls.as_ref().map(|tls| &tls[server])
     }
 
-    /// The TLS of the server that is called so, if it speaks any.
+    /// TLS connector of the server with this name, if it uses TLS.
     pub fn connector_of(&self, name: &str) -> Option<&Arc<Connector>> {
         self.connector(self.servers.iter().position(|server| *server.name == *name)?)
     }
 
-    /// Whether the servers are spoken to by the same connectors as those of `other`, which has the same servers: then
-    /// its connections and sessions are as good as new ones.
+    /// Returns true if both backends, which have the same servers, share the connectors, and so connections
+    /// and sessions.
     pub fn has_connectors_of(&self, other: &Backend) -> bool {
         let connectors = |backend: &Backend| -> Vec<*const Connector> {
             backend.tls.iter().flat_map(|tls| tls.iter()).map(Arc::as_ptr).collect()
@@ -146,15 +146,16 @@ impl Backend {
         self.name == other.name && connectors(self) == connectors(other)
     }
 
-    /// Changes how its servers are spoken to.
+    /// Replaces the TLS connector of each server.
     pub fn map_connectors(&mut self, change: impl Fn(&Connector) -> Connector) {
         if let Some(tls) = &mut self.tls {
             *tls = tls.iter().map(|connector| Arc::new(change(connector))).collect();
         }
     }
 
-    /// Takes over what `previous`, the backend of the same name in the snapshot before, has learnt:
-    /// a reload neither raises the dead nor forgets who is busy. `previous` stays as it is: this one may never be used.
+    /// Takes over the runtime state of `previous`, the backend of the same name in the last snapshot: a
+    /// reload neither revives dead servers nor forgets load. `previous` does not change, because the new
+    /// snapshot may never be used.
     pub fn carry_over(&mut self, previous: &Backend) {
         self.queue = Arc::clone(&previous.queue);
         let known = |health: &Arc<ServerHealth>| {
@@ -164,27 +165,27 @@ impl Backend {
         self.health = self.health.iter().map(known).collect();
     }
 
-    /// Has its servers do what the configuration wants, by their names; to be called when it comes into use. Connections
-    /// that keep an earlier snapshot obey too.
+    /// Sets the configured duty of each server, by name; call it when the snapshot comes into use.
+    /// Connections of earlier snapshots obey, too.
     pub fn settle(&self, duty: impl Fn(&str) -> Duty) {
         for health in self.health.iter() {
             let duty = duty(health.name());
             health.set_duty(duty);
             if self.check.is_none() || duty == Duty::Disabled {
-                // Nobody would ever say that it is up again.
+                // Without probes, the server would never be marked as up again.
                 health.forget_probes();
             }
         }
-        // Those who wait for one server may go to another now.
+        // Requests tied to a server may go to another one now.
         self.queue.stir();
     }
 }
 
 impl Server {
-    /// A server at a fixed address, called by it.
+    /// A server at a fixed address, named by it.
     #[must_use]
     pub fn at(address: Address) -> Self {
-        Server { name: address.to_string().into(), target: Target::Fixed(address) }
+        Server { name: address.to_string().into(), target: UpstreamAddress::Fixed(address) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a request to a server fails, and whose fault that is.
+//! Failures of requests to servers, and their cause.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,72 +6,145 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use offramp_http::h1::{Http1Fault, ResponseFault};
+use offramp_http::Http1Fault;
+use offramp_http::h1::ResponseFault;
 use offramp_http::h2;
+use offramp_tls::{HandshakeError, HandshakeFault};
 
-use crate::connect::{Reason, is_ours};
-
-/// A request that got no response.
+/// A request without a response.
 #[derive(Debug)]
-pub struct Failure {
-    /// How.
-    pub fault: Fault,
-    /// The server that was tried last; `None` where none was.
+pub struct FailedRequest {
+    /// Cause of the failure.
+    pub fault: UpstreamFault,
+    /// Server that was tried last; `None` if none was.
     pub server: Option<Arc<str>>,
-    /// How many connections were tried, those of the pool included.
+    /// Number of connections tried, including pooled ones.
     pub tries: u16,
-    /// How long it waited while all servers were full; zero where it did not.
+    /// Time waited while all servers were full.
     pub queue: Duration,
-    /// How long connecting took, where a connection was made or tried.
+    /// Duration of connecting, if a connection was made or tried.
     pub connect: Option<Duration>,
 }
 
-/// What went wrong before or within a response.
+/// Failure before or within a response.
 #[derive(Debug)]
-pub enum Fault {
+pub enum UpstreamFault {
     /// No server could be reached (502), or none was alive or free (503).
-    Connect(Reason),
+    Connect(ConnectFault),
     /// The server did not begin its response in time (504).
     ResponseTimeout,
-    /// A body stood still for too long after the response had begun.
+    /// A body paused for too long after the response had begun.
     Stalled,
-    /// What the server sent is no HTTP (502).
-    BadResponse(Violation),
-    /// The server broke off: before its response (502), or within it.
+    /// The response is not valid HTTP (502).
+    BadResponse(ResponseViolation),
+    /// The server aborted before its response (502), or within it.
     Aborted(Breach),
-    /// The body of the request failed: whoever gave it knows why, and says so here.
+    /// The body of the request failed, with the error of its source.
     RequestBody(Box<dyn StdError + Send + Sync>),
 }
 
-/// What is wrong with what a server sent.
+/// Reason for which no connection to a server was made.
 #[derive(Debug)]
-pub enum Violation {
-    /// The head of a response, of HTTP/1.
+pub enum ConnectFault {
+    /// The connect timeout expired.
+    Timeout,
+    /// A system call failed.
+    Io(io::Error),
+    /// The TLS handshake failed.
+    Tls(Arc<HandshakeError>),
+    /// The host name does not resolve.
+    NoAddress,
+    /// Every server is down or leaving.
+    NoServerAlive,
+    /// All servers are at `max_connections`, and the queue is full.
+    QueueFull,
+    /// All servers were at `max_connections` during the whole queue timeout.
+    QueueTimeout,
+}
+
+impl fmt::Display for ConnectFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => f.write_str("the connect timeout ran out"),
+            Self::Io(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
+            Self::NoAddress => f.write_str("the server's name does not resolve"),
+            Self::NoServerAlive => f.write_str("every server is down"),
+            Self::QueueFull => f.write_str("all servers are busy and the queue is full"),
+            Self::QueueTimeout => f.write_str("all servers were busy for too long"),
+        }
+    }
+}
+
+impl ConnectFault {
+    /// Returns true for a lack of resources on this machine.
+    pub(crate) fn is_ours(&self) -> bool {
+        match self {
+            Self::Io(error) => is_ours(error),
+            Self::Tls(error) => match &error.fault {
+                HandshakeFault::Io(error) => is_ours(error),
+                HandshakeFault::Internal(_) | HandshakeFault::Shed => true,
+                HandshakeFault::Closed
+                | HandshakeFault::Tls(_)
+                | HandshakeFault::TooLarge
+                | HandshakeFault::Preamble(_) => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Copies the reason, for another request that waited for the same connection.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Timeout => Self::Timeout,
+            Self::Io(error) => Self::Io(match error.raw_os_error() {
+                Some(number) => io::Error::from_raw_os_error(number),
+                None => error.kind().into(),
+            }),
+            Self::Tls(error) => Self::Tls(Arc::clone(error)),
+            Self::NoAddress => Self::NoAddress,
+            Self::NoServerAlive => Self::NoServerAlive,
+            Self::QueueFull => Self::QueueFull,
+            Self::QueueTimeout => Self::QueueTimeout,
+        }
+    }
+}
+
+/// Returns true for socket errors caused by a lack of descriptors, memory or epoll watches on this machine.
+pub(crate) fn is_ours(error: &io::Error) -> bool {
+    // ENOMEM, ENFILE, EMFILE, ENOSPC (epoll's limit of watches), ENOBUFS.
+    matches!(error.raw_os_error(), Some(12 | 23 | 24 | 28 | 105))
+}
+
+/// Protocol violation in a response.
+#[derive(Debug)]
+pub enum ResponseViolation {
+    /// In the head of an HTTP/1 response.
     Head(ResponseFault),
-    /// The chunks of its content.
+    /// In the chunks of its content.
     Content(Http1Fault),
-    /// More interim responses than anybody needs.
+    /// Too many interim responses.
     Interim,
-    /// It changed the protocol before the request had come to its end (RFC 9110 §7.8).
+    /// The protocol was switched before the end of the request (RFC 9110 §7.8).
     EarlySwitch,
-    /// Anything about HTTP/2.
+    /// Any violation of HTTP/2.
     Http2(h2::Violation),
 }
 
-/// How a server broke off.
+/// Way in which a server aborted.
 #[derive(Debug)]
 pub enum Breach {
-    /// It closed the connection where there was more to come.
+    /// It closed the connection prematurely.
     Closed,
-    /// The connection failed.
+    /// The connection failed while reading or writing.
     Io(io::Error),
-    /// It ended the stream of HTTP/2, or takes no more requests on its connection.
+    /// It reset the HTTP/2 stream, or accepts no more requests on its connection.
     Http2(h2::Reset),
 }
 
-impl Fault {
-    /// Whether it speaks against the server.
-    pub(crate) fn is_the_servers(&self) -> bool {
+impl UpstreamFault {
+    /// Returns true for failures that count against the server.
+    pub(crate) fn blames_server(&self) -> bool {
         match self {
             Self::Connect(reason) => !reason.is_ours(),
             Self::Aborted(Breach::Io(error)) => !is_ours(error),
@@ -81,7 +154,7 @@ impl Fault {
     }
 }
 
-/// An error of the connection once more, for another of its requests.
+/// Copies an error of the connection, for another of its requests.
 pub(crate) fn again(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
@@ -89,12 +162,12 @@ pub(crate) fn again(error: &io::Error) -> io::Error {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for UpstreamFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect(reason) => reason.fmt(f),
             Self::ResponseTimeout => f.write_str("the server did not begin its response in time"),
-            Self::Stalled => f.write_str("the server stood still within its response"),
+            Self::Stalled => f.write_str("the server stalled within its response"),
             Self::BadResponse(violation) => write!(f, "the server's response is no HTTP: {violation}"),
             Self::Aborted(breach) => write!(f, "the server broke off: {breach}"),
             Self::RequestBody(error) => write!(f, "the request's body failed: {}", Chain(&**error)),
@@ -102,13 +175,13 @@ impl fmt::Display for Fault {
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for ResponseViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Head(fault) => fault.fmt(f),
             Self::Content(fault) => fault.fmt(f),
             Self::Interim => f.write_str("too many interim responses"),
-            Self::EarlySwitch => f.write_str("it changed the protocol before the request had ended"),
+            Self::EarlySwitch => f.write_str("it switched the protocol before the request had ended"),
             Self::Http2(violation) => violation.fmt(f),
         }
     }
@@ -124,14 +197,16 @@ impl fmt::Display for Breach {
     }
 }
 
-impl StdError for Fault {
+impl StdError for UpstreamFault {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            Self::Connect(Reason::Io(error)) | Self::Aborted(Breach::Io(error)) => Some(error),
-            Self::BadResponse(Violation::Head(fault)) => Some(fault),
-            Self::BadResponse(Violation::Content(fault)) => Some(fault),
+            Self::Connect(ConnectFault::Io(error)) | Self::Aborted(Breach::Io(error)) => Some(error),
+            Self::BadResponse(ResponseViolation::Head(fault)) => Some(fault),
+            Self::BadResponse(ResponseViolation::Content(fault)) => Some(fault),
             Self::RequestBody(error) => error.source(),
-            Self::BadResponse(Violation::Interim | Violation::EarlySwitch | Violation::Http2(_))
+            Self::BadResponse(
+                ResponseViolation::Interim | ResponseViolation::EarlySwitch | ResponseViolation::Http2(_),
+            )
             | Self::Aborted(Breach::Closed | Breach::Http2(_))
             | Self::Connect(_)
             | Self::ResponseTimeout
@@ -140,7 +215,7 @@ impl StdError for Fault {
     }
 }
 
-/// An error with what lies below it.
+/// An error with its sources.
 struct Chain<'e>(&'e dyn StdError);
 
 impl fmt::Display for Chain<'_> {
@@ -159,9 +234,23 @@ mod tests {
 
     /// ENOBUFS is a lack of this machine; ECONNRESET comes from the server.
     #[test]
-    fn what_this_machine_lacks_speaks_against_no_server() {
-        let of = |code| Fault::Aborted(Breach::Io(io::Error::from_raw_os_error(code)));
-        assert!(!of(105).is_the_servers());
-        assert!(of(104).is_the_servers() && Fault::Aborted(Breach::Closed).is_the_servers());
+    fn a_lack_of_resources_does_not_blame_the_server() {
+        let of = |code| UpstreamFault::Aborted(Breach::Io(io::Error::from_raw_os_error(code)));
+        assert!(!of(105).blames_server());
+        assert!(of(104).blames_server() && UpstreamFault::Aborted(Breach::Closed).blames_server());
+    }
+
+    #[test]
+    fn whose_failure_it_is() {
+        let of = |code| ConnectFault::Io(io::Error::from_raw_os_error(code));
+        let within_tls = |code| {
+            let fault = HandshakeFault::Io(io::Error::from_raw_os_error(code));
+            ConnectFault::Tls(Arc::new(HandshakeError { fault, alert: None, refused: None }))
+        };
+        for code in [12, 23, 24, 28, 105] {
+            assert!(of(code).is_ours() && within_tls(code).is_ours(), "{code}");
+        }
+        assert!(!within_tls(104).is_ours());
+        assert!(!of(111).is_ours() && !ConnectFault::Timeout.is_ours() && !ConnectFault::NoAddress.is_ours());
     }
 }

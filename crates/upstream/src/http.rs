@@ -1,8 +1,7 @@
-//! Requests to servers: connections, their pools, and what happens when one fails.
+//! HTTP requests to servers: connections, their pools, and retries.
 //!
-//! Everything here belongs to one worker. An HTTP/1 connection has no task of its own: it is driven by
-//! whoever waits for its response, and lies still in the pool. An HTTP/2 connection is shared and has a
-//! task.
+//! Everything here belongs to one worker. An HTTP/1 connection has no task of its own: the request that waits
+//! for its response drives it, and in the pool it is idle. An HTTP/2 connection is shared and has a task.
 
 mod again;
 mod body;
@@ -17,6 +16,7 @@ mod watch;
 
 pub use body::ServerBody;
 pub(crate) use h2::CONFIG;
+pub use h2::SentAhead;
 pub use line::{FIRST_READ, InterimListener, Lent, MOST_PARTS, PieceWriter, RequestBody, connection_memory};
 pub use pools::{Pools, PrivateConnections};
-pub use send::{Affinity, Answer, ServerRequest, Timeouts, Tunnel};
+pub use send::{Affinity, ServerRequest, Timeouts, Tunnel, UpstreamResponse};

@@ -1,7 +1,7 @@
 //! A connection to a server: plain, or within TLS.
 //!
-//! Plain connections cost one look at what they are. Within TLS plaintext is copied once in each direction, as the
-//! buffers are the caller's; the relay of `tcp` routes works on records itself and does not use this.
+//! Plain connections cost one check of the variant. Within TLS, plaintext is copied once in each direction,
+//! as the buffers are the caller's; the relay of `tcp` routes works on records itself and does not use this.
 
 use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -10,20 +10,20 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::BytesMut;
 use offramp_net::Socket;
-use offramp_tls::Stream;
+use offramp_tls::TlsStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::unconstrained;
 
 /// A connection to a server.
-pub enum Link {
-    /// Bytes as they are.
+pub enum ServerStream {
+    /// Plain text over a socket.
     Plain(Socket),
-    /// Within TLS.
-    Tls(Box<Stream>),
+    /// Plaintext within a TLS session.
+    Tls(Box<TlsStream>),
 }
 
-impl Link {
-    /// The socket of it.
+impl ServerStream {
+    /// The socket of the connection.
     #[must_use]
     pub fn socket(&self) -> &Socket {
         match self {
@@ -35,7 +35,7 @@ impl Link {
     /// Reads; 0 bytes mean the end of the stream.
     ///
     /// # Errors
-    /// What the kernel says, or how TLS was broken off.
+    /// Errors of the system call or of TLS.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket.poll_read(cx, buffer),
@@ -49,7 +49,7 @@ impl Link {
         }
     }
 
-    /// Reads behind what is in `buffer`, `room` bytes at the most.
+    /// Appends to `buffer`, at most `room` bytes.
     pub(crate) fn poll_read_behind(
         &mut self,
         cx: &mut Context<'_>,
@@ -77,7 +77,7 @@ impl Link {
                 stream.poll_parts(cx, room, |mut part| {
                     while !part.is_empty() {
                         if slot.is_empty() {
-                            // Not more comes than there is room for.
+                            // At most the requested bytes arrive.
                             let Some(next) = slots.next() else { return };
                             slot = next;
                         }
@@ -91,10 +91,10 @@ impl Link {
         }
     }
 
-    /// Writes. Within TLS it may be taken before it has left; see [`Link::poll_flush`].
+    /// Writes. Within TLS, accepted bytes may not be sent yet; see [`ServerStream::poll_flush`].
     ///
     /// # Errors
-    /// As [`Link::poll_read`].
+    /// As [`ServerStream::poll_read`].
     pub fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket.poll_write(cx, bytes),
@@ -114,10 +114,10 @@ impl Link {
         }
     }
 
-    /// Waits until what was written has left. A read does the same by the way, where it waits.
+    /// Waits until everything written was sent. A read that waits does the same in passing.
     ///
     /// # Errors
-    /// As [`Link::poll_read`].
+    /// As [`ServerStream::poll_read`].
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
@@ -125,7 +125,7 @@ impl Link {
         }
     }
 
-    /// Says that nothing is to be written for now: when the server reads what was written last, that is no news.
+    /// Announces that nothing is to be written for now, so that the server's reads do not wake the task.
     pub(crate) fn pause_writing(&self) {
         self.socket().pause_writing();
     }
@@ -133,7 +133,7 @@ impl Link {
     /// Ends the direction to the server.
     ///
     /// # Errors
-    /// As [`Link::poll_read`].
+    /// As [`ServerStream::poll_read`].
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(socket) => Poll::Ready(socket.shutdown_write()),
@@ -141,18 +141,18 @@ impl Link {
         }
     }
 
-    /// Ends an idle connection in order: within TLS by close_notify, as far as there is room for it now.
+    /// Ends an idle connection in order: within TLS by close_notify, if there is space for it now.
     pub(crate) fn part(&mut self) {
         if let Self::Tls(stream) = self {
-            // One that is gone already needs not be told.
+            // Errors are irrelevant if the peer is gone already.
             let _ = Pin::new(&mut **stream).poll_shutdown(&mut Context::from_waker(Waker::noop()));
         }
     }
 
-    /// Whether the server has neither closed it, as far as is known, nor sent anything unasked but what belongs to
-    /// TLS.
+    /// Returns true if the server has neither closed the connection, as far as is known, nor sent unsolicited
+    /// data, except TLS messages.
     pub(crate) fn is_quiet(&mut self) -> bool {
-        // A task that has used up its budget would be told that nothing is ready, which is not silence.
+        // Without tokio's task budget: an exhausted one would look like silence.
         let look = unconstrained(poll_fn(|cx| match self {
             Self::Plain(socket) => socket.poll_read(cx, &mut [0]).map(drop),
             Self::Tls(stream) => match stream.is_quiet() {
@@ -163,7 +163,7 @@ impl Link {
         pin!(look).poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
-    /// Whether everything that was written has left.
+    /// Returns true if everything written was sent.
     pub(crate) fn is_flushed(&self) -> bool {
         match self {
             Self::Plain(_) => true,
@@ -172,7 +172,7 @@ impl Link {
     }
 }
 
-impl AsyncRead for Link {
+impl AsyncRead for ServerStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -189,9 +189,9 @@ impl AsyncRead for Link {
     }
 }
 
-impl AsyncWrite for Link {
+impl AsyncWrite for ServerStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Link::poll_write(self.get_mut(), cx, bytes)
+        ServerStream::poll_write(self.get_mut(), cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -210,11 +210,11 @@ impl AsyncWrite for Link {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Link::poll_flush(self.get_mut(), cx)
+        ServerStream::poll_flush(self.get_mut(), cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Link::poll_shutdown(self.get_mut(), cx)
+        ServerStream::poll_shutdown(self.get_mut(), cx)
     }
 }
 
@@ -229,19 +229,19 @@ mod tests {
 
     use super::*;
 
-    /// A task that has done much before asks as well as any other.
+    /// An exhausted task budget does not hide received data.
     #[test]
-    fn a_task_without_budget_hears_what_was_said() {
+    fn a_task_without_budget_sees_received_data() {
         let runtime = Builder::new_current_thread().enable_io().build_local(LocalOptions::default()).unwrap();
         runtime.block_on(async {
             for (said, spent) in [(false, false), (false, true), (true, false), (true, true)] {
                 let (near, mut far) = UnixStream::pair().unwrap();
                 near.set_nonblocking(true).unwrap();
-                let mut link = Link::Plain(Socket::unix(near.into()).unwrap());
+                let mut link = ServerStream::Plain(Socket::unix(near.into()).unwrap());
                 if said {
                     far.write_all(b"HTTP/1.1 408 Request Timeout\r\n").unwrap();
                 }
-                // The event loop learns of it.
+                // The event loop checks readiness.
                 yield_now().await;
                 let quiet = poll_fn(|cx| {
                     while spent && let Poll::Ready(piece) = poll_proceed(cx) {

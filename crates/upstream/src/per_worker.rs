@@ -1,4 +1,4 @@
-//! What each worker keeps of a backend for itself: whose turn it is, and how much it has on each server.
+//! A worker's own state of a backend: the choice of the next server, and its load on each server.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::backend::Backend;
 use crate::pick::Chooser;
 
-/// One worker's part of a backend. Belongs to the thread of the worker.
+/// A worker's part of a backend. Belongs to the thread of the worker.
 #[derive(Debug)]
 pub struct PerWorker {
     pub(crate) chooser: RefCell<Chooser>,
@@ -17,7 +17,7 @@ pub struct PerWorker {
 }
 
 impl PerWorker {
-    /// The part of worker `worker`, counted from 0.
+    /// Creates the part of worker `worker`, counted from 0.
     #[must_use]
     pub fn new(backend: &Backend, worker: usize, now: Instant) -> Self {
         let chooser = Chooser::new(Arc::clone(&backend.picker), worker, now);
@@ -25,8 +25,9 @@ impl PerWorker {
     }
 }
 
-/// How many requests and connections a worker has on each server of a backend. The worker alone writes, so that counting
-/// is an ordinary addition in memory that no other worker touches; [`ServerHealth::in_flight`] reads it from any thread.
+/// Requests and connections of a worker on each server of a backend. Only the worker writes, so that counting
+/// is an ordinary addition in memory that no other worker touches; [`ServerHealth::in_flight`] reads it from
+/// any thread.
 ///
 /// [`ServerHealth::in_flight`]: crate::ServerHealth::in_flight
 #[derive(Debug)]
@@ -41,13 +42,13 @@ impl Loads {
         Self(counts)
     }
 
-    /// One more on a server.
+    /// Counts a request on a server.
     pub(crate) fn enter(&self, server: u32) {
         let count = &self.0[server as usize];
         count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// One that has entered is gone.
+    /// Ends a counted request on a server.
     pub(crate) fn leave(&self, server: u32) {
         let count = &self.0[server as usize];
         count.store(count.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);

@@ -1,15 +1,15 @@
-//! Which server a connection or request tries first, and which after.
+//! Choice of the server that a connection or request tries first, and of those after it.
 //!
-//! Pure: no sockets, and time, load and health are arguments. [`Picker`] is what the configuration says
-//! and is shared; [`Chooser`] is one worker's state and is not.
+//! Pure: no sockets, and time, load and health are arguments. [`Picker`] is the shared configuration;
+//! [`Chooser`] is the state of one worker.
 //!
-//! Servers fall into tiers, tried one after the other:
-//! 1. primaries that work, 2. backups that work, 3. primaries in trouble, 4. backups in trouble.
+//! Servers are in tiers, tried one after the other:
+//! 1. healthy primaries, 2. healthy backups, 3. troubled primaries, 4. troubled backups.
 //!
-//! In trouble is who refused this worker a moment ago (its back-off) or was ejected: it is tried last,
-//! but it is tried. Who is down or draining is not tried at all. The first server comes from the first
-//! tier that is not empty, by the policy: smooth weighted round robin, the least loaded, the less
-//! loaded of two, or the owner of a key. Those that follow are the next owners of a key, or go round.
+//! A server is troubled if it failed for this worker a moment ago (its back-off) or was ejected: it is tried
+//! last, but it is tried. One that is down or draining is not tried at all. The first server comes from the
+//! first non-empty tier, by the policy: smooth weighted round robin, the least loaded, the less loaded of
+//! two, or the owner of a key. Those that follow are the next owners of a key, or in turn.
 
 mod chooser;
 mod hash;
@@ -17,50 +17,50 @@ mod tried;
 
 use std::num::NonZeroU16;
 
-pub use chooser::{BACK_OFF_LIMIT, BACK_OFF_START, Chooser, Picked, Question};
+pub use chooser::{BACK_OFF_LIMIT, BACK_OFF_START, ChoiceParams, Chooser, Picked};
 pub use hash::key;
 pub use tried::Tried;
 
-/// Who is asked first.
+/// Policy by which the first server is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// In turn, by weight.
+pub enum BalancePolicy {
+    /// Smooth weighted round robin.
     #[default]
     RoundRobin,
-    /// Who has the fewest requests for its weight.
+    /// The fewest requests in proportion to the weight.
     LeastConn,
-    /// The one with fewer requests of two drawn by weight: nearly as even, and many workers that
-    /// decide at the same moment do not all choose the same.
+    /// The less loaded of two servers drawn by weight: nearly as even, and many workers that decide at the
+    /// same moment do not all choose the same.
     TwoChoices,
-    /// Always the same for the same key, as long as it works.
-    Hash(HashKey),
+    /// The same server for the same key, while it is healthy.
+    Hash(HashSource),
 }
 
-/// What a request is known by.
+/// Source of the hash key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HashKey {
-    /// The client's IP address.
+pub enum HashSource {
+    /// IP address of the client.
     Client,
-    /// The value of the cookie of this name.
+    /// Value of the cookie of this name.
     Cookie(Box<str>),
-    /// The value of the header of this name, in lower case.
+    /// Value of the header of this name, in lower case.
     Header(http::HeaderName),
 }
 
-impl Policy {
-    /// Whether it looks at how many requests servers have.
+impl BalancePolicy {
+    /// Returns true for policies that depend on the load of servers.
     #[must_use]
     pub fn needs_load(&self) -> bool {
         matches!(self, Self::LeastConn | Self::TwoChoices)
     }
 }
 
-/// One server, as far as picking is concerned.
+/// Configuration of one server for the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its share of connections, in proportion to the weights of the others of its kind.
+    /// Share of connections in proportion to the weights of the others of its kind.
     pub weight: NonZeroU16,
-    /// Whether it gets connections only while no primary works.
+    /// Set for servers that get connections only while no primary is healthy.
     pub backup: bool,
 }
 
@@ -71,32 +71,32 @@ impl Default for Candidate {
     }
 }
 
-/// How a server stands at the moment.
+/// Current state of a server for the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Whether it may be used.
+pub struct ServerStanding {
+    /// Health of the server.
     pub usage: Use,
-    /// How much of its weight it has, of [`FULL_SHARE`]; at least 1.
+    /// Current part of its weight, of [`FULL_SHARE`]; at least 1.
     pub share: u16,
-    /// How many requests it has.
+    /// Number of current requests.
     pub load: u32,
-    /// Whether it has as many as it may have.
+    /// Set if it has its maximum of requests.
     pub full: bool,
 }
 
-impl Default for Standing {
-    /// Well and idle.
+impl Default for ServerStanding {
+    /// Healthy, idle, with its full weight.
     fn default() -> Self {
-        Standing { usage: Use::Normal, share: FULL_SHARE, load: 0, full: false }
+        ServerStanding { usage: Use::Normal, share: FULL_SHARE, load: 0, full: false }
     }
 }
 
-/// Whether a server may be used.
+/// Permission to use a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It works.
+    /// The server is healthy.
     Normal,
-    /// It was ejected: only where nobody else is left.
+    /// It was ejected: used only if no other is left.
     LastResort,
     /// It is down, or leaving.
     Never,
@@ -105,34 +105,34 @@ pub enum Use {
 /// The whole of a server's weight.
 pub const FULL_SHARE: u16 = 256;
 
-/// The servers of a backend, by index.
+/// Servers of a backend, by index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picker {
     servers: Box<[Candidate]>,
-    /// What servers hash by: their names, so that neither order nor a reload moves keys.
+    /// Hash seeds of the servers, by name, so that neither order nor a reload moves keys.
     seeds: Box<[u64]>,
 }
 
 impl Picker {
-    /// Set for servers that get connections only while no primary works.
+    /// Returns true for servers that get connections only while no primary is healthy.
     pub(crate) fn is_backup(&self, server: usize) -> bool {
         self.servers[server].backup
     }
 
-    /// A picker for `servers`, which are named by their index from now on.
+    /// Creates a picker for `servers`, which are identified by their index from now on.
     pub fn named<'n>(servers: impl IntoIterator<Item = (&'n str, Candidate)>) -> Self {
         let (seeds, servers): (Vec<u64>, Vec<Candidate>) =
             servers.into_iter().map(|(name, candidate)| (key(name.as_bytes()), candidate)).unzip();
         Picker { servers: servers.into(), seeds: seeds.into() }
     }
 
-    /// How many servers there are.
+    /// Number of servers of the backend.
     #[must_use]
     pub fn len(&self) -> usize {
         self.servers.len()
     }
 
-    /// Whether there is no server.
+    /// Returns true without servers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.servers.is_empty()

@@ -1,8 +1,8 @@
-//! Active checks: asking servers whether they are alive. Runs on the control plane's event loop.
+//! Active health checks. Run on the control plane's event loop.
 //!
-//! The row of probes that changes a server's state is counted in [`health`](crate::health); this is the
-//! asking. A probe uses a connection of its own, so that it finds out what a new client would. What a
-//! server answers with is read up to the status, and no further.
+//! Consecutive results that change a server's state are counted in [`health`](crate::health); this module
+//! performs the probes. A probe uses a connection of its own, so that it sees what a new client would. Only
+//! the status of a response is read.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -19,42 +19,43 @@ use offramp_tls::client::Alpn;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{sleep, timeout};
 
-use crate::backend::{Backend, Protocol};
-use crate::connect::{Reason, Way, is_ours, reach};
-use crate::health::{Change, Check, CheckKind, Duty};
+use crate::backend::{Backend, ServerProtocol};
+use crate::connect::{ConnectParams, reach};
+use crate::fault::{ConnectFault, is_ours};
+use crate::health::{CheckKind, Duty, HealthChange, ProbeSettings};
 use crate::http::CONFIG;
-use crate::link::Link;
+use crate::link::ServerStream;
 
-/// A server changed its state.
+/// A change of a server's state.
 #[derive(Debug)]
-pub struct Report<'r> {
-    /// The backend's name.
+pub struct ProbeReport<'r> {
+    /// Name of the backend.
     pub backend: &'r Arc<str>,
-    /// The server's name.
+    /// Name of the server.
     pub server: &'r Arc<str>,
-    /// What it is from now on.
-    pub change: Change,
-    /// Why the last probe failed; `None` where the server came up.
+    /// New state of the server.
+    pub change: HealthChange,
+    /// Reason of the last failed probe; `None` if the server came up.
     pub reason: Option<&'r ProbeFault>,
 }
 
-/// Why a probe failed.
+/// Reason for which a probe failed.
 #[derive(Debug)]
 pub enum ProbeFault {
     /// The server cannot be connected to.
-    Unreachable(Reason),
-    /// It took longer than the check allows.
+    Unreachable(ConnectFault),
+    /// The timeout of the check expired.
     Timeout,
-    /// The connection broke.
+    /// The connection failed while reading or writing.
     Io(io::Error),
-    /// It answered with this status.
+    /// The response has this status.
     Status(u16),
-    /// What it answered with is no HTTP.
+    /// The response is not HTTP.
     NotHttp,
 }
 
 impl ProbeFault {
-    /// Whether it lies with this machine.
+    /// Returns true for failures caused by this machine.
     fn is_ours(&self) -> bool {
         match self {
             Self::Unreachable(reason) => reason.is_ours(),
@@ -76,13 +77,13 @@ impl std::fmt::Display for ProbeFault {
     }
 }
 
-/// Probes all servers of `backend` for as long as it is polled: at once, and then again after each
-/// interval; those that are disabled are left out. To be dropped when the backend leaves the configuration. Without a check it does nothing.
+/// Probes all servers of `backend` while it is polled: at once, and after each interval; disabled ones are
+/// skipped. Drop it when the backend leaves the configuration. Does nothing without a check.
 ///
-/// `tell` hears of every change of state; a server that stays as it is costs no word.
-pub async fn run(backend: Arc<Backend>, tell: impl Fn(Report<'_>)) -> std::convert::Infallible {
+/// `tell` is called for every change of state.
+pub async fn run(backend: Arc<Backend>, tell: impl Fn(ProbeReport<'_>)) -> std::convert::Infallible {
     let Some(check) = &backend.check else { return std::future::pending().await };
-    // One that is enabled again is part of another snapshot.
+    // A server that is enabled again is part of another snapshot.
     let checked =
         (0..backend.servers.len()).filter(|server| backend.health[*server].duty() != Duty::Disabled);
     let servers = checked.map(|server| Box::pin(watch(&backend, check, server, &tell)));
@@ -96,18 +97,18 @@ pub async fn run(backend: Arc<Backend>, tell: impl Fn(Report<'_>)) -> std::conve
     pin!(all).await
 }
 
-/// Probes one server for ever.
+/// Probes one server forever.
 async fn watch(
     backend: &Arc<Backend>,
-    check: &Check,
+    check: &ProbeSettings,
     server: usize,
-    tell: &impl Fn(Report<'_>),
+    tell: &impl Fn(ProbeReport<'_>),
 ) -> std::convert::Infallible {
     let health = &backend.health[server];
     let mut turn = 0;
     loop {
         let outcome = probe(backend, check, server).await;
-        // That descriptors have run out here says nothing of the server.
+        // A lack of descriptors on this machine says nothing about the server.
         let ours = outcome.as_ref().is_err_and(ProbeFault::is_ours);
         if !ours {
             health.note_probe_fault(outcome.as_ref().err().map(ToString::to_string));
@@ -115,36 +116,36 @@ async fn watch(
         if !ours && let Some(change) = health.probe(outcome.is_ok(), check, coarse_ms()) {
             backend.queue.stir();
             let reason = outcome.as_ref().err();
-            tell(Report { backend: &backend.name, server: health.name(), change, reason });
+            tell(ProbeReport { backend: &backend.name, server: health.name(), change, reason });
         }
         turn += 1;
         sleep(pause(check.interval, &backend.servers[server].name, turn)).await;
     }
 }
 
-/// The interval, a tenth longer or shorter, so that the servers of a fleet are not asked in step.
+/// The interval, up to a tenth longer or shorter, so that probes of several machines do not coincide.
 fn pause(interval: Duration, server: &str, turn: u64) -> Duration {
     let draw = crate::pick::key(&[server.as_bytes(), &turn.to_le_bytes()].concat());
     // 0 to 255 of 256.
     interval.mul_f64(0.9 + 0.2 * (draw & 255) as f64 / 256.0)
 }
 
-/// Asks a server once.
+/// Probes a server once.
 ///
 /// # Errors
-/// Why it is to be taken for down.
-pub async fn probe(backend: &Backend, check: &Check, server: usize) -> Result<(), ProbeFault> {
+/// The reason for which it counts as down.
+pub async fn probe(backend: &Backend, check: &ProbeSettings, server: usize) -> Result<(), ProbeFault> {
     let asked = async {
         let alpn = match (&check.kind, backend.protocol) {
             (CheckKind::Tcp, _) => Alpn::Own,
-            (_, Protocol::Http1) => Alpn::Http1,
-            (_, Protocol::Http2) => Alpn::Http2,
-            (_, Protocol::Either) => Alpn::Either,
+            (_, ServerProtocol::Http1) => Alpn::Http1,
+            (_, ServerProtocol::Http2) => Alpn::Http2,
+            (_, ServerProtocol::Either) => Alpn::Either,
         };
-        let way = Way { prologue: &check.prologue, alpn };
+        let way = ConnectParams { prologue: &check.prologue, alpn };
         let reached = reach(backend, server, check.timeout, way, |_| ()).await;
         let reached = reached.map_err(ProbeFault::Unreachable)?;
-        let is_http2 = backend.protocol == Protocol::Http2 || reached.is_http2();
+        let is_http2 = backend.protocol == ServerProtocol::Http2 || reached.is_http2();
         let mut link = reached.into_link();
         match &check.kind {
             CheckKind::Tcp => {
@@ -156,15 +157,15 @@ pub async fn probe(backend: &Backend, check: &Check, server: usize) -> Result<()
                     false => http1(link, path, host).await?,
                     true => http2(link, path, host).await?,
                 };
-                judge(answered, status)
+                check_status(answered, status)
             }
         }
     };
     timeout(check.timeout, asked).await.unwrap_or(Err(ProbeFault::Timeout))
 }
 
-/// Asks in HTTP/1.1; the status of the answer.
-async fn http1(mut link: Link, path: &str, host: &str) -> Result<u16, ProbeFault> {
+/// Sends a request in HTTP/1.1; returns the status.
+async fn http1(mut link: ServerStream, path: &str, host: &str) -> Result<u16, ProbeFault> {
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: offramp-health\r\nAccept: */*\r\nConnection: close\r\n\r\n"
     );
@@ -182,7 +183,7 @@ async fn http1(mut link: Link, path: &str, host: &str) -> Result<u16, ProbeFault
     status(&line[..filled]).ok_or(ProbeFault::NotHttp)
 }
 
-/// The status of a response that begins with `line`.
+/// Parses the status of a response that begins with `line`.
 fn status(line: &[u8]) -> Option<u16> {
     let rest = line.strip_prefix(b"HTTP/1.")?;
     let [b'0' | b'1', b' ', digits @ ..] = rest else { return None };
@@ -190,9 +191,9 @@ fn status(line: &[u8]) -> Option<u16> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Asks in HTTP/2; the status of the answer.
-async fn http2(mut link: Link, path: &str, host: &str) -> Result<u16, ProbeFault> {
-    let scheme = if matches!(link, Link::Tls(_)) { "https" } else { "http" };
+/// Sends a request in HTTP/2; returns the status.
+async fn http2(mut link: ServerStream, path: &str, host: &str) -> Result<u16, ProbeFault> {
+    let scheme = if matches!(link, ServerStream::Tls(_)) { "https" } else { "http" };
     let mut request = Request::new();
     request.set_target(path.as_bytes());
     request.fields.set_host(host.as_bytes());
@@ -227,11 +228,11 @@ async fn http2(mut link: Link, path: &str, host: &str) -> Result<u16, ProbeFault
     answer.unwrap_or(Err(ProbeFault::NotHttp))
 }
 
-fn judge(status: u16, good: &[RangeInclusive<u16>]) -> Result<(), ProbeFault> {
+fn check_status(status: u16, good: &[RangeInclusive<u16>]) -> Result<(), ProbeFault> {
     if good.iter().any(|range| range.contains(&status)) { Ok(()) } else { Err(ProbeFault::Status(status)) }
 }
 
-/// `HTTP/1.1 200`
+/// Length of a status line up to the status: `HTTP/1.1 200`.
 const STATUS_LINE: usize = 12;
 
 #[cfg(test)]
@@ -248,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_good_that_are_in_a_range() {
+    fn statuses_within_a_range_are_good() {
         let good = [200..=299, 401..=401];
         for (status, is_good) in
             [(199, false), (200, true), (299, true), (300, false), (401, true), (402, false)]
         {
-            assert_eq!(judge(status, &good).is_ok(), is_good, "{status}");
+            assert_eq!(check_status(status, &good).is_ok(), is_good, "{status}");
         }
-        assert!(judge(200, &[]).is_err());
+        assert!(check_status(200, &[]).is_err());
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The queue of a backend whose servers are all at `max_connections`.
+//! The queue of a backend with all servers at `max_connections`.
 //!
-//! First come, first served, over all workers: whoever finishes a request wakes the first waiter whom
-//! the freed place can serve, wherever it waits. Nothing here is touched while nobody waits, but for
-//! one load where places are counted. The queue decides nothing: a woken waiter looks for itself.
+//! First come, first served, over all workers: a finished request wakes the first waiter that can use the
+//! freed slot, on any worker. While the queue is empty it costs one load if slots are counted, and nothing
+//! otherwise. The queue decides nothing: a woken waiter tries again itself.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,71 +11,70 @@ use std::task::Waker;
 
 use crate::health::locked;
 
-/// Who waits for a server of a backend. Carried over reloads.
+/// Requests that wait for a server of a backend. Carried over reloads.
 #[derive(Debug, Default)]
-pub struct Queue {
-    /// How many wait, readable without the lock.
+pub struct BackendQueue {
+    /// Number of waiters, readable without the lock.
     waiting: AtomicU32,
     tickets: AtomicU64,
-    waiters: Mutex<VecDeque<Waiter>>,
+    waiters: Mutex<VecDeque<QueuedRequest>>,
     decision: Mutex<()>,
 }
 
-/// Names a server across reloads: where its health lies.
+/// Identifies a server across reloads: the address of its health.
 pub(crate) type ServerId = usize;
 
 #[derive(Debug)]
-struct Waiter {
+struct QueuedRequest {
     ticket: u64,
-    /// The only server that it may go to, if it is tied to one.
+    /// The only server that it can use, if it is tied to one.
     wants: Option<ServerId>,
     waker: Waker,
-    /// Whether a place was freed for it that it has not looked for yet.
+    /// Set if a slot was freed for it and it has not tried yet.
     woken: bool,
 }
 
-/// A place in the queue, given up when dropped.
+/// A position in the queue, given up when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    queue: Arc<Queue>,
+pub(crate) struct QueueTicket {
+    queue: Arc<BackendQueue>,
     ticket: u64,
 }
 
-impl Queue {
-    /// How many wait.
+impl BackendQueue {
+    /// Number of requests that wait.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Joins at the end, unless `bound` wait already. The flag says whether nobody ahead waits for the
-    /// same, so that the newcomer has to look for a place itself once more: one may have become free
-    /// just before.
+    /// Appends a waiter, unless `bound` wait already. The flag is set if none ahead waits for the same, so
+    /// that the newcomer has to try once more: a slot may have become free just before.
     pub(crate) fn join(
         self: &Arc<Self>,
         wants: Option<ServerId>,
         bound: u32,
         waker: &Waker,
-    ) -> Option<(Place, bool)> {
+    ) -> Option<(QueueTicket, bool)> {
         let mut waiters = locked(&self.waiters);
         if waiters.len() >= bound as usize {
             return None;
         }
         let first = !waiters.iter().any(|ahead| ahead.wants.is_none() || ahead.wants == wants);
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        waiters.push_back(Waiter { ticket, wants, waker: waker.clone(), woken: false });
+        waiters.push_back(QueuedRequest { ticket, wants, waker: waker.clone(), woken: false });
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        Some((Place { queue: Arc::clone(self), ticket }, first))
+        Some((QueueTicket { queue: Arc::clone(self), ticket }, first))
     }
 
-    /// A place on `server` became free.
+    /// Reports a free slot on `server`.
     pub(crate) fn freed(&self, server: ServerId) {
         if self.waiting() > 0 {
             self.wake(|wants| wants.is_none_or(|wanted| wanted == server));
         }
     }
 
-    /// Something changed that may matter to everybody: a server came or went.
+    /// Wakes all waiters after a server came or went.
     pub(crate) fn stir(&self) {
         for waiter in locked(&self.waiters).iter_mut() {
             waiter.woken = true;
@@ -83,7 +82,7 @@ impl Queue {
         }
     }
 
-    /// The right to decide upon ejections.
+    /// Lock for decisions on ejections.
     pub(crate) fn deciding(&self) -> MutexGuard<'_, ()> {
         locked(&self.decision)
     }
@@ -97,9 +96,10 @@ impl Queue {
     }
 }
 
-impl Place {
-    /// Whether it is this waiter's turn to look for a free server; if not, `waker` is woken then. `wants` is the only
-    /// server that it may go to now: who was tied to one that went down waits for any, and the other way round.
+impl QueueTicket {
+    /// Returns true if this waiter should try for a server; otherwise `waker` is woken then. `wants` is the
+    /// only server that it can use now: a request tied to a server that went down waits for any, and vice
+    /// versa.
     pub(crate) fn is_called(&self, wants: Option<ServerId>, waker: &Waker) -> bool {
         let mut waiters = locked(&self.queue.waiters);
         let Some(waiter) = waiters.iter_mut().find(|waiter| waiter.ticket == self.ticket) else {
@@ -108,15 +108,15 @@ impl Place {
         if !waiter.waker.will_wake(waker) {
             waiter.waker = waker.clone();
         }
-        // What was freed before was not for this one.
+        // A slot that was freed before may not suit this request.
         let others = std::mem::replace(&mut waiter.wants, wants) != wants;
         std::mem::take(&mut waiter.woken) || others
     }
 
-    /// Stays, though a place was freed that this waiter cannot use: whoever waits behind is to look.
+    /// Keeps waiting, and passes a slot that it cannot use to those behind.
     pub(crate) fn pass(&self) {
         let mut waiters = locked(&self.queue.waiters);
-        // Never those ahead: two who cannot use it would call each other for ever.
+        // Never those ahead: two waiters that cannot use it would wake each other forever.
         let behind = waiters.iter_mut().skip_while(|waiter| waiter.ticket != self.ticket).skip(1);
         if let Some(waiter) = behind.into_iter().find(|waiter| !waiter.woken) {
             waiter.woken = true;
@@ -124,13 +124,13 @@ impl Place {
         }
     }
 
-    /// Leaves with a server found. There may be more where it came from: the next one is to look.
+    /// Leaves with a server. More slots may be free: the next waiter tries.
     pub(crate) fn served(self) {
         self.queue.wake(|_| true);
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueTicket {
     fn drop(&mut self) {
         let mut waiters = locked(&self.queue.waiters);
         let Some(at) = waiters.iter().position(|waiter| waiter.ticket == self.ticket) else { return };
@@ -138,7 +138,7 @@ impl Drop for Place {
         drop(waiters);
         self.queue.waiting.fetch_sub(1, Ordering::SeqCst);
         if let Some(left) = left.filter(|waiter| waiter.woken) {
-            // The place that was meant for this one must not be lost.
+            // A slot meant for this waiter must not be lost.
             self.queue.wake(|wants| left.wants.is_none() || wants.is_none() || wants == left.wants);
         }
     }
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn first_come_first_served() {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(BackendQueue::default());
         let (first, waker_1) = waker();
         let (second, waker_2) = waker();
         let (place_1, alone) = queue.join(None, 2, &waker_1).unwrap();
@@ -191,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_hands_its_turn_on() {
-        let queue = Arc::new(Queue::default());
+    fn a_leaving_waiter_passes_its_turn_on() {
+        let queue = Arc::new(BackendQueue::default());
         let (_, waker_1) = waker();
         let (second, waker_2) = waker();
         let (place_1, _) = queue.join(None, 9, &waker_1).unwrap();
@@ -204,8 +204,8 @@ mod tests {
     }
 
     #[test]
-    fn the_tied_wait_for_their_server_alone() {
-        let queue = Arc::new(Queue::default());
+    fn tied_requests_wait_for_their_server_only() {
+        let queue = Arc::new(BackendQueue::default());
         let (tied, waker_1) = waker();
         let (free, waker_2) = waker();
         let (_place_1, _) = queue.join(Some(1), 9, &waker_1).unwrap();
@@ -220,8 +220,8 @@ mod tests {
     }
 
     #[test]
-    fn who_is_tied_to_another_server_now_is_called_for_that_one() {
-        let queue = Arc::new(Queue::default());
+    fn a_changed_tie_is_obeyed() {
+        let queue = Arc::new(BackendQueue::default());
         let (tied, waker_1) = waker();
         let (place, _) = queue.join(Some(1), 9, &waker_1).unwrap();
         assert!(!place.is_called(Some(1), &waker_1));
@@ -235,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn what_one_cannot_use_is_passed_to_those_behind() {
-        let queue = Arc::new(Queue::default());
+    fn unusable_slots_are_passed_on() {
+        let queue = Arc::new(BackendQueue::default());
         let (first, waker_1) = waker();
         let (second, waker_2) = waker();
         let (place_1, _) = queue.join(None, 9, &waker_1).unwrap();

@@ -1,9 +1,9 @@
 //! The cookie that ties a client to a server.
 //!
-//! Its value is a hash of the server's name under a secret of the installation, so that nobody outside can try which address
-//! has it. A client that changes it merely chooses another server. Cookies of older versions have a hash under a key
-//! that everybody knows; they are honoured and replaced for a while after the secret was made, and not for ever: by their
-//! effect they would tell whether an address that somebody guesses is that of a server.
+//! Its value is a hash of the server's name under a secret of the installation, so that outsiders cannot test
+//! which address it stands for. A client that changes it merely selects another server. Cookies of older
+//! versions have a hash under a public key; they are honoured and replaced for a limited time after the
+//! secret was created, because their effect would reveal if a guessed address is that of a server.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -13,19 +13,19 @@ use http::header::HeaderValue;
 use offramp_http::head::{Fields, Known};
 use siphasher::sip::SipHasher13;
 
-/// The secret of cookies, for all backends.
+/// Secret of the cookies of all backends.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StickyKey {
     secret: [u8; Self::BYTES],
-    /// Cookies under the key that everybody knows count until then.
+    /// End of the time during which cookies under the public key are honoured.
     known_until: SystemTime,
 }
 
 impl StickyKey {
-    /// The size of a secret.
+    /// Size of a secret in bytes.
     pub const BYTES: usize = 16;
 
-    /// Cookies under this secret; those of older versions count until `known_until`.
+    /// Creates the key of this secret; cookies of older versions are honoured until `known_until`.
     #[must_use]
     pub fn new(secret: [u8; Self::BYTES], known_until: SystemTime) -> Self {
         Self { secret, known_until }
@@ -41,13 +41,13 @@ impl fmt::Debug for StickyKey {
 /// The sticky cookie of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sticky {
-    /// The cookie's name: a token (RFC 6265 §4.1.1).
+    /// Name of the cookie: a token (RFC 6265 §4.1.1).
     pub cookie: Box<str>,
-    /// The secret of its values.
+    /// Secret of its values.
     pub key: StickyKey,
 }
 
-/// The server that a request's cookie names.
+/// The server selected by a request's cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tie {
     /// Index of the server in its backend.
@@ -57,7 +57,7 @@ pub struct Tie {
 }
 
 impl Sticky {
-    /// The server that the request's cookie names, of servers called `names`.
+    /// Finds the server of the request's cookie among servers called `names`.
     pub fn server<'n>(&self, fields: &Fields, names: impl IntoIterator<Item = &'n str>) -> Option<Tie> {
         let (wanted, outdated) = parse(cookie(fields, &self.cookie)?)?;
         if outdated && self.key.known_until <= SystemTime::now() {
@@ -68,8 +68,8 @@ impl Sticky {
         Some(Tie { server, outdated })
     }
 
-    /// The `Set-Cookie` that ties to the server called `server`; `None` where the cookie's name cannot
-    /// be put into a header. `secure`: the client came over TLS.
+    /// The `Set-Cookie` that ties to the server called `server`; `None` if the cookie's name is not valid in
+    /// a header. `secure` is set if the client uses TLS.
     #[must_use]
     pub fn set_cookie(&self, server: &str, secure: bool) -> Option<HeaderValue> {
         let secure = if secure { "; Secure" } else { "" };
@@ -85,10 +85,10 @@ impl Sticky {
     }
 }
 
-/// What begins a value under the secret; those of older versions are 16 digits alone.
+/// Prefix of values under the secret; those of older versions are 16 digits alone.
 const MARK: u8 = b's';
 
-/// The value of the first cookie called `name` (RFC 6265 §4.2.1), without quotes around it.
+/// Value of the first cookie called `name` (RFC 6265 §4.2.1), without surrounding quotes.
 #[must_use]
 pub fn cookie<'h>(fields: &'h Fields, name: &str) -> Option<&'h [u8]> {
     for line in fields.all(Known::Cookie) {
@@ -105,7 +105,7 @@ pub fn cookie<'h>(fields: &'h Fields, name: &str) -> Option<&'h [u8]> {
     None
 }
 
-/// The hash in a value, and its kind: set for one of an older version.
+/// Hash of a value, with a flag for an older version.
 fn parse(value: &[u8]) -> Option<(u64, bool)> {
     let (digits, outdated) = match value.strip_prefix(&[MARK]) {
         Some(digits) => (digits, false),
@@ -118,7 +118,7 @@ fn parse(value: &[u8]) -> Option<(u64, bool)> {
     Some((u64::from_str_radix(text, 16).ok()?, outdated))
 }
 
-/// The hash of older versions.
+/// Hash of older versions.
 fn known_tag(server: &str) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(0x6f66_6672_616d_7021, 0x7374_6963_6b79_0001);
     hasher.write(server.as_bytes());
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_leads_back() {
+    fn cookies_round_trip() {
         let sticky = sticky(7, UNIX_EPOCH);
         for (index, name) in NAMES.iter().enumerate() {
             let set = sticky.set_cookie(name, true).unwrap();
@@ -174,12 +174,12 @@ mod tests {
         let later = SystemTime::now() + Duration::from_secs(3600);
         assert_eq!(sticky(7, later).server(&sent, NAMES), Some(Tie { server: 1, outdated: true }));
         assert_eq!(sticky(7, UNIX_EPOCH).server(&sent, NAMES), None);
-        // Not as one under the secret.
+        // Not a value under the secret.
         assert_eq!(sticky(7, later).server(&headers(&["srv=sae014c8cca8f057c"]), NAMES), None);
     }
 
     #[test]
-    fn nonsense_ties_to_nothing() {
+    fn invalid_values_are_ignored() {
         let sticky = sticky(7, UNIX_EPOCH);
         for value in [
             "",

@@ -1,12 +1,12 @@
-//! What a look at a ClientHello costs, whether it has come whole, and a JA4 fingerprint: nanoseconds for each of the
-//! captured ones.
+//! Nanoseconds per captured ClientHello for [`peek`](offramp_wire::client_hello::peek), `arrived` and the JA4
+//! fingerprint.
 //!
 //! `cargo run -p offramp-wire --example ja4_cost`
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use offramp_wire::{Step, client_hello};
+use offramp_wire::{ParseStep, client_hello};
 
 const HELLOS: [(&str, &[u8]); 3] = [
     ("chromium", include_bytes!("../tests/data/chromium.bin")),
@@ -17,7 +17,7 @@ const ROUNDS: u32 = 20_000;
 
 fn main() {
     for (name, bytes) in HELLOS {
-        let Step::Done { value, .. } = client_hello::peek(bytes) else { continue };
+        let ParseStep::Done { value, .. } = client_hello::peek(bytes) else { continue };
         let arrived = each(|| black_box(client_hello::arrived(black_box(bytes))));
         let look = each(|| black_box(client_hello::peek(black_box(bytes))));
         let ja4 = each(|| black_box(&value).ja4());

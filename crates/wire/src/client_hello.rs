@@ -1,24 +1,25 @@
-//! A look at the ClientHello at the front of a buffer, before anything is decided.
+//! Reads the ClientHello at the front of a buffer before the handshake starts.
 //!
-//! [`peek`] reads what routing, choice of certificate and the record of a failed handshake need: the name,
-//! the protocols, and what the client offers. It consumes nothing: the same bytes then go to rustls, or to the
-//! server of a passthrough route.
+//! [`peek`] extracts the fields that routing, certificate selection and the log of a failed handshake need:
+//! the server name, the ALPN protocols, and the parameters that the client offers. It consumes nothing: the
+//! same bytes then go to rustls, or to the server of a passthrough route.
 //!
-//! It is a look and not a verdict. It refuses to judge whether the handshake can succeed: compression,
-//! ordering and cross-checks between extensions are for rustls. Where the bytes are odd it says how, by
-//! [`HelloFault`], and the caller still hands them to rustls, whose alert is the right one. (A client that
-//! sends a warning alert first, say, is [`HelloFault::UnexpectedRecord`] here and served by rustls.)
+//! `peek` does not decide whether the handshake can succeed: compression, ordering and cross-checks between
+//! extensions are left to rustls. A [`HelloFault`] names malformed input; the caller still hands the bytes to
+//! rustls, whose alert is the right one. (A client that sends a warning alert first is
+//! [`HelloFault::UnexpectedRecord`] here and is served by rustls.)
 //!
-//! [`ClientHello::ja4`] is a fingerprint of all that.
+//! [`ClientHello::ja4`] computes the JA4 fingerprint.
 //!
-//! It allocates in two cases only: the message once, where it is spread over several records (at most
-//! [`MAX_HELLO`] bytes), and the name once, where it has capital letters (at most 253 bytes).
+//! Allocations: the message, if it spans several records (at most [`MAX_HELLO`] bytes), and the server name,
+//! if it has capital letters (at most 253 bytes).
 
 mod ja4;
 mod name;
 mod names;
 mod parse;
 mod records;
+mod rewrite;
 #[cfg(test)]
 mod tests;
 
@@ -26,55 +27,60 @@ use std::borrow::Cow;
 use std::str;
 
 pub use ja4::Ja4;
-pub use names::{Name, group_name, is_grease, openssl_suite_name, scheme_name, suite_name, version_name};
+pub use names::{
+    RegistryName, group_name, is_grease, openssl_suite_name, scheme_name, suite_name, version_name,
+};
 
-use crate::{HelloFault, Step};
-use name::HostName;
-use parse::Span;
+pub use rewrite::{extract, in_records};
 
-/// The longest ClientHello that is read, in bytes of the message without its 4-byte header; as rustls.
+use crate::{HelloFault, ParseStep};
+use name::SniContent;
+use parse::MessageSpan;
+
+/// Longest ClientHello accepted, in bytes of the message without its 4-byte header. rustls has the same
+/// bound.
 pub const MAX_HELLO: usize = 0xffff;
-/// The most records over which a ClientHello may be spread. Clients that fragment at all use a handful; this
-/// leaves room for one byte per record, which some evade censors with, also where the hello has post-quantum key
-/// shares (1,700 bytes), and bounds the work of a look.
+/// Maximum number of records that a ClientHello may span. Clients that fragment at all use a handful. The
+/// bound admits one byte per record, which censorship circumvention tools send, for hellos with post-quantum
+/// key shares (1,700 bytes), and limits the work per call.
 pub const MAX_RECORDS: usize = 4096;
-/// No look asks for more bytes at the front of the buffer than this.
+/// Maximum number of bytes at the front of the buffer that [`peek`] asks for.
 pub const MAX_LOOK: usize = 4 + MAX_HELLO + 5 * MAX_RECORDS;
 
-/// What a client offers. Lists come in the client's order, without GREASE values (RFC 8701).
+/// A parsed ClientHello. Lists keep the client's order and omit GREASE values (RFC 8701).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientHello<'a> {
-    /// The message without its header; the spans below index it.
+    /// The message without its header; every [`MessageSpan`] below indexes it.
     message: Cow<'a, [u8]>,
     legacy_version: u16,
-    suites: Span,
-    extensions: Span,
-    host: HostName,
-    alpn: Option<Span>,
-    versions: Option<Span>,
-    groups: Option<Span>,
-    schemes: Option<Span>,
-    key_shares: Option<Span>,
-    session_ticket: Option<Span>,
-    pre_shared_key: Option<Span>,
+    suites: MessageSpan,
+    extensions: MessageSpan,
+    host: SniContent,
+    alpn: Option<MessageSpan>,
+    versions: Option<MessageSpan>,
+    groups: Option<MessageSpan>,
+    schemes: Option<MessageSpan>,
+    key_shares: Option<MessageSpan>,
+    session_ticket: Option<MessageSpan>,
+    pre_shared_key: Option<MessageSpan>,
     early_data: bool,
 }
 
-/// What the `server_name` extension says (RFC 6066 §3).
+/// Content of the `server_name` extension (RFC 6066 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ServerName<'a> {
-    /// The client sent no such extension.
+    /// The extension is absent.
     Absent,
     /// A valid host name, in lower case, without a trailing dot; at most 253 bytes.
     Host(&'a str),
     /// An IP address, which RFC 6066 forbids here; rustls serves the client as if there were no name.
     IpAddress,
-    /// Nothing that is a host name; rustls refuses the client.
+    /// Not a host name; rustls rejects the handshake.
     Invalid,
 }
 
 impl<'a> ServerName<'a> {
-    /// The host name, if there is a valid one.
+    /// Returns the host name, if there is a valid one.
     #[must_use]
     pub fn host(self) -> Option<&'a str> {
         match self {
@@ -84,26 +90,29 @@ impl<'a> ServerName<'a> {
     }
 }
 
-/// Looks at the TLS records at the front of `buf` for a whole ClientHello.
+/// Parses the ClientHello in the TLS records at the front of `buf`.
 ///
-/// A value comes with `consumed: 0`. Never asks for more than [`MAX_LOOK`] bytes in all; what follows the
-/// ClientHello is not looked at. The work is linear in the bytes looked at.
+/// A value comes with `consumed: 0`. Asks for at most [`MAX_LOOK`] bytes in all and ignores what follows the
+/// ClientHello. The work is linear in the bytes read.
 ///
-/// Rejects with the [`HelloFault`] that names what is odd; see the module on what that means.
-pub fn peek(buf: &[u8]) -> Step<ClientHello<'_>, HelloFault> {
+/// Rejects with the [`HelloFault`] that names the malformed part; the module documentation says what callers
+/// do with it.
+pub fn peek(buf: &[u8]) -> ParseStep<ClientHello<'_>, HelloFault> {
     match records::message(buf) {
-        Step::Need(more) => Step::Need(more),
-        Step::Reject(fault) => Step::Reject(fault),
-        Step::Done { value, .. } => match parse::parse(value) {
-            Ok(value) => Step::Done { value, consumed: 0 },
-            Err(fault) => Step::Reject(fault),
+        ParseStep::Need(more) => ParseStep::Need(more),
+        ParseStep::Reject(fault) => ParseStep::Reject(fault),
+        ParseStep::Done { value, .. } => match parse::parse(value) {
+            Ok(value) => ParseStep::Done { value, consumed: 0 },
+            Err(fault) => ParseStep::Reject(fault),
         },
     }
 }
 
-/// Whether the TLS records at the front of `buf` hold a whole ClientHello, as [`peek`] would see it, but without a
-/// look at what it says: for a caller that waits for it, and looks once.
-pub fn arrived(buf: &[u8]) -> Step<(), HelloFault> {
+/// Checks that the TLS records at the front of `buf` hold a whole ClientHello, without parsing it.
+///
+/// Agrees with [`peek`] on [`ParseStep::Need`] and on faults of the record framing. A caller that waits for the
+/// hello calls this per read and `peek` once.
+pub fn arrived(buf: &[u8]) -> ParseStep<(), HelloFault> {
     records::extent(buf).map(|_| ())
 }
 
@@ -118,14 +127,14 @@ impl ClientHello<'_> {
     #[must_use]
     pub fn server_name(&self) -> ServerName<'_> {
         match &self.host {
-            HostName::Absent => ServerName::Absent,
-            // Only ASCII passes the validation of names.
-            HostName::AsSent(span) => {
+            SniContent::Absent => ServerName::Absent,
+            // Validation admits only ASCII.
+            SniContent::AsSent(span) => {
                 str::from_utf8(span.of(&self.message)).map_or(ServerName::Invalid, ServerName::Host)
             }
-            HostName::Lowered(name) => ServerName::Host(name),
-            HostName::IpAddress => ServerName::IpAddress,
-            HostName::Invalid => ServerName::Invalid,
+            SniContent::Lowered(name) => ServerName::Host(name),
+            SniContent::IpAddress => ServerName::IpAddress,
+            SniContent::Invalid => ServerName::Invalid,
         }
     }
 
@@ -134,14 +143,14 @@ impl ClientHello<'_> {
         let mut rest = self.list(self.alpn);
         std::iter::from_fn(move || {
             let (&length, tail) = rest.split_first()?;
-            // Parsing has checked that the names fill the list.
+            // `parse` has checked that the names fill the list.
             let (name, tail) = tail.split_at_checked(usize::from(length))?;
             rest = tail;
             Some(name)
         })
     }
 
-    /// Whether this protocol is offered by ALPN.
+    /// Returns true if ALPN offers `protocol`.
     #[must_use]
     pub fn offers_alpn(&self, protocol: &[u8]) -> bool {
         self.alpn().any(|offered| offered == protocol)
@@ -154,8 +163,8 @@ impl ClientHello<'_> {
         codes(self.list(self.versions)).chain(legacy)
     }
 
-    /// Whether the client can speak this version. Without `supported_versions` it can speak every version up
-    /// to its legacy one.
+    /// Returns true if the client supports `version`. Without `supported_versions`, a client supports every
+    /// version up to its legacy one.
     #[must_use]
     pub fn offers_version(&self, version: u16) -> bool {
         match self.versions {
@@ -164,7 +173,7 @@ impl ClientHello<'_> {
         }
     }
 
-    /// The cipher suites offered, signalling values among them.
+    /// The cipher suites offered, including signalling values (SCSV).
     pub fn suites(&self) -> impl Iterator<Item = u16> + Clone {
         codes(self.suites.of(&self.message))
     }
@@ -189,20 +198,21 @@ impl ClientHello<'_> {
         tagged(self.extensions.of(&self.message))
     }
 
-    /// Whether the client brings a TLS 1.2 session ticket (RFC 5077); asking for one does not count.
+    /// Returns true for a client that sends a TLS 1.2 session ticket (RFC 5077); an empty extension, which
+    /// only asks for a ticket, does not count.
     #[must_use]
     pub fn has_session_ticket(&self) -> bool {
         !self.list(self.session_ticket).is_empty()
     }
 
-    /// Whether the client offers to resume by a TLS 1.3 pre-shared key.
+    /// Returns true for a client that offers resumption by a TLS 1.3 pre-shared key.
     #[must_use]
     pub fn has_pre_shared_key(&self) -> bool {
         self.pre_shared_key.is_some()
     }
 
-    /// The ticket by which the client offers to resume a session: the first identity of its pre-shared keys (RFC 8446
-    /// §4.2.11), or what a TLS 1.2 server has given it (RFC 5077).
+    /// The ticket that the client offers for resumption: the first identity of its pre-shared keys (RFC 8446
+    /// §4.2.11), or a TLS 1.2 session ticket (RFC 5077).
     #[must_use]
     pub fn ticket(&self) -> Option<&[u8]> {
         let Some(keys) = self.pre_shared_key else {
@@ -216,26 +226,26 @@ impl ClientHello<'_> {
         rest.get(..usize::from(u16::from_be_bytes([*high, *low])))
     }
 
-    /// Whether the client wants to send, or has sent, early data.
+    /// Returns true for a client that sends TLS 1.3 early data.
     #[must_use]
     pub fn has_early_data(&self) -> bool {
         self.early_data
     }
 
-    fn list(&self, span: Option<Span>) -> &[u8] {
+    fn list(&self, span: Option<MessageSpan>) -> &[u8] {
         span.map_or(&[], |span| span.of(&self.message))
     }
 }
 
 const TLS12: u16 = 0x0303;
 
-/// Two-byte values, GREASE left out. Parsing has checked that the length is even.
+/// Two-byte values without GREASE. `parse` has checked that the length is even.
 fn codes(list: &[u8]) -> impl Iterator<Item = u16> + Clone {
     list.as_chunks::<2>().0.iter().map(|&code| u16::from_be_bytes(code)).filter(|&code| !is_grease(code))
 }
 
-/// The two-byte tags, GREASE left out, of items that are a tag and a two-byte length with as many bytes.
-/// Parsing has checked that the items fill the list.
+/// The two-byte tags, without GREASE, of items that consist of a tag, a two-byte length and that many bytes.
+/// `parse` has checked that the items fill the list.
 fn tagged(mut rest: &[u8]) -> impl Iterator<Item = u16> + Clone {
     std::iter::from_fn(move || {
         let (&[tag_high, tag_low, high, low], tail) = rest.split_first_chunk()?;

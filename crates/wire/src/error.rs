@@ -1,22 +1,22 @@
-//! Every reason for which this crate refuses bytes, as types.
+//! Errors of the parsers.
 //!
-//! One enum per direction of blame, and [`Error`] over them. `Display` is for people; `name` is a stable
-//! `snake_case` word for events and counters.
+//! [`Error`] holds one enum per protocol. `Display` gives a sentence for logs; `name` a stable `snake_case`
+//! word for events and counters.
 
 use std::fmt;
 
-/// Any refusal of this crate.
+/// Any parse error of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Error {
-    /// The peer's PROXY header was refused.
+    /// A PROXY header from a trusted source is invalid.
     Proxy(ProxyFault),
-    /// The client's ClientHello could not be read.
+    /// The ClientHello is malformed.
     ClientHello(HelloFault),
-    /// The client's first packet is none of PostgreSQL.
+    /// The client's first packet is not a PostgreSQL one.
     Postgres(PostgresFault),
 }
 
-/// Why an inbound PROXY header was refused: always the fault of the peer that sent it.
+/// Faults of an inbound PROXY header, all of them errors of the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProxyFault {
     /// The first bytes are neither the v1 nor the v2 signature.
@@ -43,9 +43,9 @@ pub enum ProxyFault {
     BadFamily(u8),
     /// v2: the transport protocol (given) is not assigned.
     BadTransport(u8),
-    /// v2: a datagram transport, which cannot be true of a stream.
+    /// v2: a datagram transport, although the header came over a stream.
     Datagram,
-    /// v2: the announced length (given, bytes) would pass [`MAX_HEADER`](crate::proxy::MAX_HEADER).
+    /// v2: the announced length (given, bytes) exceeds [`MAX_HEADER`](crate::proxy::MAX_HEADER).
     TooLong(u16),
     /// v2: the announced length (given, bytes) is too small for the addresses of the family.
     AddressTruncated(u16),
@@ -55,7 +55,7 @@ pub enum ProxyFault {
     ChecksumLength(usize),
     /// v2: more than one CRC32c TLV.
     ChecksumRepeated,
-    /// v2: the CRC32c over the header is another.
+    /// v2: the CRC32c over the header does not match.
     ChecksumMismatch,
     /// v2: the unique ID is longer than 128 bytes (length given).
     UniqueIdTooLong(usize),
@@ -63,39 +63,39 @@ pub enum ProxyFault {
     SslMalformed,
 }
 
-/// Why a ClientHello could not be read.
+/// Faults that keep [`peek`](crate::client_hello::peek) from reading a ClientHello.
 ///
-/// This is the verdict of a look, not of the handshake: rustls still decides whether to serve the client.
+/// They concern routing only: rustls still decides the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HelloFault {
-    /// The first bytes are no TLS record header.
+    /// The first bytes are not a TLS record header.
     NotTls,
-    /// A TLS record, but of another content type (given) than handshake.
+    /// A TLS record of a content type (given) other than handshake.
     UnexpectedRecord(u8),
     /// A handshake record without content (RFC 8446 §5.1 forbids it).
     EmptyRecord,
-    /// A record whose length (given, bytes) no version of TLS allows.
+    /// A record length (given, bytes) that no version of TLS allows.
     RecordTooLarge(u16),
-    /// The hello is spread over more records than [`MAX_RECORDS`](crate::client_hello::MAX_RECORDS).
+    /// The hello spans more records than [`MAX_RECORDS`](crate::client_hello::MAX_RECORDS).
     TooManyRecords,
-    /// The first handshake message is of another type (given) than client_hello.
+    /// The first handshake message is of a type (given) other than client_hello.
     NotClientHello(u8),
     /// The hello's length (given, bytes) is above [`MAX_HELLO`](crate::client_hello::MAX_HELLO).
     TooLarge(u32),
-    /// The named field runs past its container, leaves bytes over, or has an impossible length.
+    /// The named field overruns its container, leaves trailing bytes, or has an invalid length.
     Malformed(&'static str),
-    /// An extension that is read here (type given) occurs twice.
+    /// An extension that is parsed (type given) occurs twice.
     DuplicateExtension(u16),
 }
 
-/// Why the first packet of a client is none of PostgreSQL.
+/// Faults of the first packet of a PostgreSQL client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PostgresFault {
-    /// The first byte is of something else.
+    /// The first byte is not that of a PostgreSQL packet.
     NotPostgres,
-    /// The packet's length (given, bytes) is not possible.
+    /// The packet length (given, bytes) is out of range.
     BadLength(u32),
-    /// The packet's code (given) is no request and no version.
+    /// The packet's code (given) is neither a request nor a protocol version.
     UnknownCode(u32),
 }
 

@@ -1,87 +1,88 @@
-//! How a PostgreSQL client begins: it asks for TLS, for GSSAPI encryption, for a session in clear, or for the end of
-//! another session's query; or it speaks TLS at once.
+//! The first packet of a PostgreSQL client: a request for TLS or GSSAPI encryption, a session in clear, a
+//! query cancellation, or a TLS record.
 //!
-//! The packets are those of "Message Formats" in PostgreSQL's documentation: a length of four bytes, which counts
-//! itself, and a code of four bytes. [`peek`] reads these eight bytes only. It refuses to read what a client wants
-//! of a database: behind TLS that is between the client and the server.
+//! The packets are those of "Message Formats" in PostgreSQL's documentation: a length of four bytes, which
+//! includes itself, and a code of four bytes. [`peek`] reads these eight bytes only; the session behind TLS
+//! is between the client and the server.
 //!
-//! Towards servers, [`SSL_REQUEST`] asks for TLS, and [`Answer`] is the one byte with which a server answers.
+//! Towards servers, [`SSL_REQUEST`] asks for TLS, and [`SslReply`] is the one byte of the reply.
 
-use crate::{PostgresFault, Step};
+use crate::{ParseStep, PostgresFault};
 
-/// What a client begins with.
+/// Kind of the first packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Opening {
-    /// `SSLRequest`: the client waits for one byte, [`ACCEPT`] or [`DECLINE`]. All of the packet was read.
+pub enum FirstPacket {
+    /// `SSLRequest`: the client waits for one byte, [`ACCEPT`] or [`DECLINE`]. The whole packet was read.
     Ssl,
-    /// `GSSENCRequest`: the same for GSSAPI encryption. All of the packet was read.
+    /// `GSSENCRequest`: like [`Ssl`](Self::Ssl), for GSSAPI encryption.
     Gss,
     /// `StartupMessage` of protocol 2 or 3: a session in clear.
     Startup,
-    /// `CancelRequest`: a client of another connection wants its query to end. It waits for no answer.
+    /// `CancelRequest`: cancels the query of another connection. The client expects no reply.
     Cancel,
     /// The first byte of a TLS handshake record (`sslnegotiation=direct`).
     Tls,
 }
 
-/// The answer to a request for encryption that is granted.
+/// Reply that grants encryption.
 pub const ACCEPT: u8 = b'S';
-/// The answer to a request for encryption that is declined. The client goes on in clear, or asks for another kind.
+/// Reply that declines encryption. The client goes on in clear, or asks for another kind.
 pub const DECLINE: u8 = b'N';
-/// The protocol that clients of PostgreSQL 17 and later offer by ALPN.
+/// The ALPN protocol of PostgreSQL clients, version 17 and later.
 pub const ALPN: &[u8] = b"postgresql";
 
-/// Looks at the front of `buf`. `consumed` is 8 for a request for encryption, which is whole then, and 0 for
-/// everything else.
+/// Identifies the packet at the front of `buf`. `consumed` is 8 for a request for encryption, which is whole
+/// then, and 0 for everything else.
 ///
-/// Never asks for more than 8 bytes in all.
-pub fn peek(buf: &[u8]) -> Step<Opening, PostgresFault> {
-    let found = |value, consumed| Step::Done { value, consumed };
+/// Asks for at most 8 bytes in all.
+pub fn peek(buf: &[u8]) -> ParseStep<FirstPacket, PostgresFault> {
+    let found = |value, consumed| ParseStep::Done { value, consumed };
     match buf.first() {
-        None => return Step::Need(1),
-        Some(&HANDSHAKE_RECORD) => return found(Opening::Tls, 0),
-        // The first byte of a length that is far beyond all bounds.
-        Some(1..) => return Step::Reject(PostgresFault::NotPostgres),
+        None => return ParseStep::Need(1),
+        Some(&HANDSHAKE_RECORD) => return found(FirstPacket::Tls, 0),
+        // First byte of a length far above every bound.
+        Some(1..) => return ParseStep::Reject(PostgresFault::NotPostgres),
         Some(0) => {}
     }
-    let Some((&length, rest)) = buf.split_first_chunk() else { return Step::Need(HEAD - buf.len()) };
+    let Some((&length, rest)) = buf.split_first_chunk() else { return ParseStep::Need(HEAD - buf.len()) };
     let length = u32::from_be_bytes(length);
     if !(HEAD as u32..=MAX_STARTUP).contains(&length) {
-        return Step::Reject(PostgresFault::BadLength(length));
+        return ParseStep::Reject(PostgresFault::BadLength(length));
     }
-    let Some(&code) = rest.first_chunk() else { return Step::Need(HEAD - buf.len()) };
+    let Some(&code) = rest.first_chunk() else { return ParseStep::Need(HEAD - buf.len()) };
     match (u32::from_be_bytes(code), length) {
-        (SSL, 8) => found(Opening::Ssl, HEAD),
-        (GSS, 8) => found(Opening::Gss, HEAD),
-        (SSL | GSS, _) => Step::Reject(PostgresFault::BadLength(length)),
-        (CANCEL, _) => found(Opening::Cancel, 0),
-        // The major version of the protocol; 2 was the last before 3.0 of the year 2003.
-        (version, _) if matches!(version >> 16, 2 | 3) => found(Opening::Startup, 0),
-        (code, _) => Step::Reject(PostgresFault::UnknownCode(code)),
+        (SSL, 8) => found(FirstPacket::Ssl, HEAD),
+        (GSS, 8) => found(FirstPacket::Gss, HEAD),
+        (SSL | GSS, _) => ParseStep::Reject(PostgresFault::BadLength(length)),
+        (CANCEL, _) => found(FirstPacket::Cancel, 0),
+        // Major version of the protocol; 2 was the last one before 3.0 (2003).
+        (version, _) if matches!(version >> 16, 2 | 3) => found(FirstPacket::Startup, 0),
+        (code, _) => ParseStep::Reject(PostgresFault::UnknownCode(code)),
     }
 }
 
-/// What a client sends to ask for TLS.
+/// The `SSLRequest` packet that a client sends to ask for TLS.
 pub const SSL_REQUEST: [u8; HEAD] = {
     let [a, b, c, d] = SSL.to_be_bytes();
     [0, 0, 0, 8, a, b, c, d]
 };
 
-/// What a server answers to [`SSL_REQUEST`], by its first byte.
+/// Reply of a server to [`SSL_REQUEST`], by its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// The handshake may begin. The byte must have been read alone: what follows it is TLS (CVE-2021-23222).
+pub enum SslReply {
+    /// TLS is granted. Read this byte alone: whatever was received behind it must not be treated as part of
+    /// the TLS session (CVE-2021-23222).
     Accepts,
-    /// The server has no TLS, or not for this client.
+    /// TLS is not available, or not for this client.
     Declines,
     /// An error message follows: see [`error_text`].
     Error,
-    /// Something else.
+    /// A byte that is no valid reply.
     Unknown(u8),
 }
 
-impl Answer {
-    /// What this byte says.
+impl SslReply {
+    /// Classifies the first byte of a reply.
     #[must_use]
     pub fn of(byte: u8) -> Self {
         match byte {
@@ -93,14 +94,15 @@ impl Answer {
     }
 }
 
-/// The message in an `ErrorResponse`, of which `rest` is what has come behind the type: the text of its field `M`, or,
-/// where the server has no process for the client, the text itself, as in protocol 2.
+/// The message in an `ErrorResponse`, where `rest` is the data after the type byte: the text of field `M`, or
+/// the bare text that protocol 2 uses and that servers send when they cannot start a process for the client.
 ///
-/// Nobody has vouched for the text yet. It has no control characters, and 200 characters at most.
+/// The text comes from an unauthenticated server. Control characters become spaces, and it is cut at 200
+/// characters.
 #[must_use]
 pub fn error_text(rest: &[u8]) -> String {
     let text = match rest {
-        // A length, which counts itself; a message of 16 MiB would be none.
+        // A length that includes itself; its first byte is zero in messages below 16 MiB.
         [0, _, _, _, fields @ ..] => {
             let mut fields = fields.split(|byte| *byte == 0);
             fields.find_map(|field| field.strip_prefix(b"M")).unwrap_or_default()
@@ -124,20 +126,20 @@ pub fn fatal(code: &str, message: &str) -> Vec<u8> {
         out.push(0);
     }
     out.push(0);
-    // The length counts itself and not the type; our messages are short.
+    // The length includes itself but not the type; our messages are short.
     let length = (out.len() - 1) as u32;
     out[1..5].copy_from_slice(&length.to_be_bytes());
     out
 }
 
-/// Length and code.
+/// Bytes of length and code.
 const HEAD: usize = 8;
-/// The longest packet that PostgreSQL takes from a client that it does not know yet.
+/// Longest packet that PostgreSQL accepts from an unauthenticated client, in bytes.
 const MAX_STARTUP: u32 = 10_000;
 const HANDSHAKE_RECORD: u8 = 22;
-/// The most characters of a server's message that are shown.
+/// Maximum number of characters kept of a server's message.
 const MAX_TEXT: usize = 200;
-/// 1234 in the high half, where a version would be, and 5678 to 5680 in the low one.
+/// Request codes: 1234 in the high half, in place of a protocol version, and 5678 to 5680 in the low one.
 const CANCEL: u32 = 80_877_102;
 const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
@@ -152,35 +154,35 @@ mod tests {
         [&length.to_be_bytes()[..], &code.to_be_bytes(), body].concat()
     }
 
-    fn done(bytes: &[u8]) -> (Opening, usize) {
+    fn done(bytes: &[u8]) -> (FirstPacket, usize) {
         match peek(bytes) {
-            Step::Done { value, consumed } => (value, consumed),
+            ParseStep::Done { value, consumed } => (value, consumed),
             other => panic!("{other:?} for {}", bytes.escape_ascii()),
         }
     }
 
     #[test]
-    fn each_opening_has_its_code() {
+    fn openings_by_code() {
         assert_eq!(packet(8, SSL, b""), b"\0\0\0\x08\x04\xd2\x16\x2f");
-        assert_eq!(done(&packet(8, SSL, b"")), (Opening::Ssl, 8));
-        assert_eq!(done(&packet(8, SSL, b"more")), (Opening::Ssl, 8));
-        assert_eq!(done(&packet(8, GSS, b"")), (Opening::Gss, 8));
-        assert_eq!(done(&packet(16, CANCEL, &[7; 8])), (Opening::Cancel, 0));
-        // The key of protocol 3.2 has up to 256 bytes.
-        assert_eq!(done(&packet(44, CANCEL, &[7; 36])), (Opening::Cancel, 0));
-        assert_eq!(done(&packet(41, 3 << 16, b"user\0")), (Opening::Startup, 0));
-        assert_eq!(done(&packet(41, (3 << 16) | 2, b"user\0")), (Opening::Startup, 0));
-        assert_eq!(done(&packet(296, 2 << 16, b"")), (Opening::Startup, 0));
-        assert_eq!(done(b"\x16"), (Opening::Tls, 0));
+        assert_eq!(done(&packet(8, SSL, b"")), (FirstPacket::Ssl, 8));
+        assert_eq!(done(&packet(8, SSL, b"more")), (FirstPacket::Ssl, 8));
+        assert_eq!(done(&packet(8, GSS, b"")), (FirstPacket::Gss, 8));
+        assert_eq!(done(&packet(16, CANCEL, &[7; 8])), (FirstPacket::Cancel, 0));
+        // The cancel key of protocol 3.2 has up to 256 bytes.
+        assert_eq!(done(&packet(44, CANCEL, &[7; 36])), (FirstPacket::Cancel, 0));
+        assert_eq!(done(&packet(41, 3 << 16, b"user\0")), (FirstPacket::Startup, 0));
+        assert_eq!(done(&packet(41, (3 << 16) | 2, b"user\0")), (FirstPacket::Startup, 0));
+        assert_eq!(done(&packet(296, 2 << 16, b"")), (FirstPacket::Startup, 0));
+        assert_eq!(done(b"\x16"), (FirstPacket::Tls, 0));
     }
 
     #[test]
-    fn a_server_answers_with_one_byte() {
-        assert_eq!(done(&SSL_REQUEST), (Opening::Ssl, 8));
-        assert_eq!(Answer::of(b'S'), Answer::Accepts);
-        assert_eq!(Answer::of(b'N'), Answer::Declines);
-        assert_eq!(Answer::of(b'E'), Answer::Error);
-        assert_eq!(Answer::of(b'H'), Answer::Unknown(b'H'));
+    fn answers_by_first_byte() {
+        assert_eq!(done(&SSL_REQUEST), (FirstPacket::Ssl, 8));
+        assert_eq!(SslReply::of(b'S'), SslReply::Accepts);
+        assert_eq!(SslReply::of(b'N'), SslReply::Declines);
+        assert_eq!(SslReply::of(b'E'), SslReply::Error);
+        assert_eq!(SslReply::of(b'H'), SslReply::Unknown(b'H'));
         let text = "sorry, too many clients already";
         assert_eq!(error_text(&fatal("53300", text)[1..]), text);
         assert_eq!(error_text(b"could not fork new process\n\0"), "could not fork new process");
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_has_its_name() {
+    fn faults() {
         use PostgresFault as F;
         let cases = [
             (b"GET / HTTP/1.1".to_vec(), F::NotPostgres),
@@ -207,20 +209,20 @@ mod tests {
             (packet(8, 1 << 16, b""), F::UnknownCode(1 << 16)),
         ];
         for (bytes, fault) in cases {
-            assert_eq!(peek(&bytes), Step::Reject(fault), "{}", bytes.escape_ascii());
+            assert_eq!(peek(&bytes), ParseStep::Reject(fault), "{}", bytes.escape_ascii());
             assert!(!fault.to_string().is_empty());
         }
     }
 
     #[test]
-    fn a_refusal_is_an_error_response() {
+    fn fatal_writes_an_error_response() {
         let bytes = fatal("28000", "TLS is required");
         assert_eq!(bytes, b"E\0\0\0\x2bSFATAL\0VFATAL\0C28000\0MTLS is required\0\0");
         assert_eq!(bytes.len(), 1 + 0x2b);
     }
 
     proptest! {
-        /// Whatever comes and however it is cut: a prefix is waited for, or has the verdict of the whole.
+        /// A prefix of any input yields `Need` or the verdict on the whole.
         #[test]
         fn every_prefix_agrees_with_the_whole(
             bytes in prop_oneof![
@@ -232,7 +234,7 @@ mod tests {
             let whole = peek(&bytes);
             for end in 0..=bytes.len() {
                 match peek(&bytes[..end]) {
-                    Step::Need(more) => {
+                    ParseStep::Need(more) => {
                         prop_assert!(more > 0 && end + more <= HEAD);
                         prop_assert!(end < HEAD);
                     }

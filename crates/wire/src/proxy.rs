@@ -1,12 +1,11 @@
 //! The PROXY protocol, versions 1 and 2, in both directions.
 //!
-//! Written after HAProxy's `doc/proxy-protocol.txt`, revision of 2026/04/27; sections are cited from there.
-//! [`parse`] reads a header from the front of a buffer; [`Outbound`] writes one. The parser believes whoever
-//! wrote the bytes: call it only for sources that the configuration trusts, and then require the header
-//! (§2: a receiver must not guess whether a header is present).
+//! Follows HAProxy's `doc/proxy-protocol.txt`, revision of 2026/04/27; section numbers refer to it. [`parse`]
+//! reads a header from the front of a buffer; [`OutboundHeader`] writes one. The parser trusts the sender: call it
+//! only for sources that the configuration trusts, and then require the header (§2: a receiver must not guess
+//! whether a header is present).
 //!
-//! It refuses datagram transports, headers above [`MAX_HEADER`], and anything that the specification does
-//! not assign.
+//! Datagram transports, headers above [`MAX_HEADER`] and unassigned values are rejected.
 
 mod tlv;
 mod v1;
@@ -16,16 +15,16 @@ use std::net::SocketAddr;
 
 pub use tlv::{CLIENT_CERT_CONN, CLIENT_CERT_SESS, CLIENT_SSL, TlsInfo, Tlv, TlvIter, Tlvs, kind};
 
-use crate::{ProxyFault, Step};
+use crate::{ParseStep, ProxyFault};
 
-/// The longest v1 line, CRLF included, in bytes (§2.1).
+/// Longest v1 line, including CRLF, in bytes (§2.1).
 pub const MAX_V1: usize = 107;
-/// The longest v2 header that is read or written, in bytes. The specification allows 64 KiB; this holds every
-/// assigned TLV with a client certificate of usual size, and bounds what a peer can make us keep.
+/// Longest v2 header that is read or written, in bytes. The specification allows 64 KiB; this holds every
+/// assigned TLV with a client certificate of usual size, and bounds the memory that a peer can claim.
 pub const MAX_HEADER: usize = 8192;
-/// The longest unique ID, in bytes (§2.2.5).
+/// Longest unique ID, in bytes (§2.2.5).
 pub const MAX_UNIQUE_ID: usize = 128;
-/// The longest Unix socket path, in bytes (§2.2).
+/// Longest Unix socket path, in bytes (§2.2).
 pub const MAX_UNIX_PATH: usize = 108;
 
 /// The first bytes of a v1 header.
@@ -33,162 +32,164 @@ pub(crate) const SIGNATURE_V1: &[u8; 6] = b"PROXY ";
 /// The first bytes of a v2 header.
 pub(crate) const SIGNATURE_V2: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// A PROXY header as it was received. It borrows from the buffer that it was read from.
+/// A received PROXY header, borrowed from the input buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// Which of the two formats it had.
-    pub version: Version,
-    /// On whose behalf the connection was made.
-    pub command: Command,
-    /// The endpoints of the original connection; [`Addresses::Unspec`] means: use those of this one.
-    pub addresses: Addresses<'a>,
-    /// The other fields of the sender; empty for v1, for LOCAL, and if the sender has none.
+    /// Format of the header.
+    pub version: ProxyHeaderVersion,
+    /// Origin of the connection: a client, or the proxy itself.
+    pub command: ProxyCommand,
+    /// Endpoints of the original connection; for [`ProxyAddresses::Unspec`], use those of the real one.
+    pub addresses: ProxyAddresses<'a>,
+    /// TLVs of the sender; empty for v1, for LOCAL, and if the sender adds none.
     pub tlvs: Tlvs<'a>,
 }
 
 /// The format of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Version {
-    /// The line of text (§2.1).
+pub enum ProxyHeaderVersion {
+    /// Version 1, a line of text (§2.1).
     V1,
-    /// The binary block (§2.2).
+    /// Version 2, a binary block (§2.2).
     V2,
 }
 
-/// On whose behalf the connection was made.
+/// Origin of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Command {
-    /// The proxy itself connects, as for a health check; the real endpoints of the connection hold.
+pub enum ProxyCommand {
+    /// The proxy itself connects, as for a health check; use the real endpoints of the connection.
     Local,
-    /// The proxy relays for someone else.
+    /// The proxy relays the connection of a client.
     Proxy,
 }
 
-/// The endpoints of the original connection.
+/// Endpoints of the original connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Addresses<'a> {
+pub enum ProxyAddresses<'a> {
     /// Unspecified: use the real endpoints of the connection.
     Unspec,
-    /// TCP, both of one family.
+    /// TCP addresses, both of one family.
     Tcp {
-        /// The client.
+        /// Address of the client.
         source: SocketAddr,
-        /// Where the client connected to.
+        /// Address that the client connected to.
         destination: SocketAddr,
     },
-    /// Unix stream sockets, as in `sockaddr_un`: up to 108 bytes, empty for an unnamed socket, a leading
-    /// zero byte for an abstract one.
+    /// Unix stream sockets, as in `sockaddr_un`: up to 108 bytes, empty for an unnamed socket, a leading zero
+    /// byte for an abstract one.
     Unix {
-        /// The client.
+        /// Path of the client's socket.
         source: &'a [u8],
-        /// Where the client connected to.
+        /// Path that the client connected to.
         destination: &'a [u8],
     },
 }
 
-/// One endpoint of a connection, for a header to be written.
+/// Endpoint of a connection in a header to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Endpoint<'a> {
-    /// An Internet address; flow label and scope have no place in the header and are left out, and an
+pub enum ProxyEndpoint<'a> {
+    /// An Internet address. The header has no fields for flow label and scope, which are dropped; an
     /// IPv4-mapped IPv6 address is written as IPv4.
     Inet(SocketAddr),
-    /// A Unix socket, as in [`Addresses::Unix`]. One of more than [`MAX_UNIX_PATH`] bytes cannot be written: the
-    /// addresses are left out then.
+    /// A Unix socket, as in [`ProxyAddresses::Unix`]. A path above [`MAX_UNIX_PATH`] bytes cannot be written: the
+    /// header then omits both addresses.
     Unix(&'a [u8]),
 }
 
 /// A header to be written to a server. Text fields go out as they are; the caller has validated them.
 ///
-/// There is no header that cannot be written: a server that wants one would take the client's own bytes for it.
-/// What the format has no room for is left out instead.
+/// Encoding cannot fail: a server that expects a header would parse the client's own bytes in its place.
+/// Fields that the format cannot hold are omitted instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outbound<'a> {
-    /// The client.
-    pub source: Endpoint<'a>,
-    /// Where the client connected to.
-    pub destination: Endpoint<'a>,
-    /// The protocol agreed by ALPN (§2.2.1).
+pub struct OutboundHeader<'a> {
+    /// Endpoint of the client.
+    pub source: ProxyEndpoint<'a>,
+    /// Endpoint that the client connected to.
+    pub destination: ProxyEndpoint<'a>,
+    /// Protocol agreed by ALPN (§2.2.1).
     pub alpn: Option<&'a [u8]>,
-    /// The host name that the client requested (§2.2.2).
+    /// Host name that the client requested (§2.2.2).
     pub authority: Option<&'a str>,
-    /// A name for this connection, at most [`MAX_UNIQUE_ID`] bytes (§2.2.5).
+    /// Identifier of this connection, at most [`MAX_UNIQUE_ID`] bytes (§2.2.5).
     pub unique_id: Option<&'a [u8]>,
-    /// How the client's TLS looked (§2.2.6).
+    /// Parameters of the client's TLS session (§2.2.6).
     pub tls: Option<TlsInfo<'a>>,
-    /// Whether to add a checksum over the header (§2.2.3).
+    /// Adds a CRC32c over the header (§2.2.3).
     pub crc32c: bool,
 }
 
-impl<'a> Outbound<'a> {
-    /// A header with addresses alone.
+impl<'a> OutboundHeader<'a> {
+    /// Creates a header with addresses alone.
     #[must_use]
-    pub fn new(source: Endpoint<'a>, destination: Endpoint<'a>) -> Self {
+    pub fn new(source: ProxyEndpoint<'a>, destination: ProxyEndpoint<'a>) -> Self {
         Self { source, destination, alpn: None, authority: None, unique_id: None, tls: None, crc32c: false }
     }
 
-    /// Appends the v1 line to `out`: at most [`MAX_V1`] bytes. `UNKNOWN` where an endpoint is a Unix socket or
-    /// the families differ (§2.1). Everything but the addresses is left out: v1 has no place for it.
+    /// Appends the v1 line to `out`: at most [`MAX_V1`] bytes. Writes `UNKNOWN` if an endpoint is a Unix
+    /// socket or the families differ (§2.1). Only the addresses are written: v1 has no other fields.
     pub fn encode_v1(&self, out: &mut Vec<u8>) {
         v1::encode(self.pair(), out);
     }
 
     /// Appends the v2 block to `out`: at most [`MAX_HEADER`] bytes.
     ///
-    /// Where one endpoint is IPv4 and the other IPv6, both are written as IPv6, the first one mapped. Where one
-    /// is a Unix socket and the other is not, or a path is too long, the addresses are left out (AF_UNSPEC), the
-    /// TLVs are not. A TLV that is too long, or for which [`MAX_HEADER`] leaves no room, is left out; of the one
-    /// about TLS only the parts are that do not fit, the certificate first.
+    /// If one endpoint is IPv4 and the other IPv6, both are written as IPv6, the first one mapped. If only
+    /// one is a Unix socket, or a path is too long, the addresses are omitted (AF_UNSPEC) and the TLVs kept.
+    /// A TLV that is too long or for which [`MAX_HEADER`] leaves no room is omitted; of the SSL TLV only the
+    /// sub-TLVs that do not fit, the certificate first.
     pub fn encode_v2(&self, out: &mut Vec<u8>) {
         v2::encode(self, out);
     }
 
-    /// Both endpoints as one, the way the formats want them.
-    fn pair(&self) -> Pair<'a> {
+    /// Both endpoints in the form that the formats can hold.
+    fn pair(&self) -> EndpointPair<'a> {
         match (self.source, self.destination) {
-            (Endpoint::Inet(source), Endpoint::Inet(destination)) => {
-                Pair::Inet(canonical(source), canonical(destination))
+            (ProxyEndpoint::Inet(source), ProxyEndpoint::Inet(destination)) => {
+                EndpointPair::Inet(canonical(source), canonical(destination))
             }
-            (Endpoint::Unix(source), Endpoint::Unix(destination))
+            (ProxyEndpoint::Unix(source), ProxyEndpoint::Unix(destination))
                 if source.len().max(destination.len()) <= MAX_UNIX_PATH =>
             {
-                Pair::Unix(source, destination)
+                EndpointPair::Unix(source, destination)
             }
-            _ => Pair::Unspec,
+            _ => EndpointPair::Unspec,
         }
     }
 }
 
-/// Two endpoints, sorted by what the formats can say of them.
+/// Two endpoints of a common family.
 #[derive(Clone, Copy)]
-enum Pair<'a> {
+enum EndpointPair<'a> {
     Inet(SocketAddr, SocketAddr),
     /// Both of at most [`MAX_UNIX_PATH`] bytes.
     Unix(&'a [u8], &'a [u8]),
-    /// Nothing.
+    /// No common family, or a path that is too long.
     Unspec,
 }
 
-/// A dual-stack socket reports IPv4 peers as IPv4-mapped; the server wants to see what the client had.
+/// Unmaps IPv4: a dual-stack socket reports IPv4 peers as IPv4-mapped.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Appends the v2 header of a connection that the proxy makes for itself, as for a health check (§2.2).
+/// Appends the v2 header of a connection that the proxy makes on its own behalf, as for a health check
+/// (§2.2).
 pub fn encode_local_v2(out: &mut Vec<u8>) {
     v2::encode_local(out);
 }
 
 /// Reads a PROXY header of either version from the front of `buf`.
 ///
-/// Never looks past the header, and asks for at most [`MAX_HEADER`] bytes in all. Does not allocate.
+/// Does not read past the header, asks for at most [`MAX_HEADER`] bytes in all, and does not allocate.
 ///
-/// Rejects with the [`ProxyFault`] that names what is wrong; §2.1 and §2.2 want the connection aborted then.
-pub fn parse(buf: &[u8]) -> Step<Header<'_>, ProxyFault> {
+/// Rejects with the [`ProxyFault`] that names the error; §2.1 and §2.2 require the connection to be aborted
+/// then.
+pub fn parse(buf: &[u8]) -> ParseStep<Header<'_>, ProxyFault> {
     match buf.first() {
-        // The shortest header there is: "PROXY UNKNOWN\r\n".
-        None => Step::Need(v1::SHORTEST),
+        // The shortest header: "PROXY UNKNOWN\r\n".
+        None => ParseStep::Need(v1::SHORTEST),
         Some(b'P') => v1::parse(buf),
         Some(b'\r') => v2::parse(buf),
-        Some(_) => Step::Reject(ProxyFault::NotProxy),
+        Some(_) => ParseStep::Reject(ProxyFault::NotProxy),
     }
 }

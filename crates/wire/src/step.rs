@@ -1,32 +1,32 @@
-//! The answer of every parser in this crate.
+//! The result type of every parser in this crate.
 //!
-//! It refuses to hide anything: a parser that waits says for how much, and one that refuses says why.
+//! A parser that waits says for how many bytes, and one that rejects gives the reason.
 
-/// What a parser makes of the bytes at the front of a buffer.
+/// Result of parsing the front of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Step<T, E> {
-    /// The bytes so far are the beginning of something valid. No fewer than this many more bytes (at least 1)
-    /// can complete it; a refusal may come sooner, so ask again whenever anything arrived.
+pub enum ParseStep<T, E> {
+    /// The bytes are a prefix of something valid. At least this many more bytes (1 or more) are needed to
+    /// complete it; a rejection may come sooner, so call again whenever data arrives.
     Need(usize),
     /// A whole value stands at the front.
     Done {
-        /// What was read.
+        /// The value at the front.
         value: T,
-        /// How many bytes it occupies, to be dropped from the front; 0 where the parser only looks.
+        /// Number of bytes to drop from the front; 0 for parsers that only peek.
         consumed: usize,
     },
     /// No continuation of these bytes can be valid.
     Reject(E),
 }
 
-impl<T, E> Step<T, E> {
-    /// The same step with another value.
-    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Step<U, E> {
+impl<T, E> ParseStep<T, E> {
+    /// Applies `f` to the value of `Done`.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> ParseStep<U, E> {
         match self {
-            Self::Need(more) => Step::Need(more),
-            Self::Done { value, consumed } => Step::Done { value: f(value), consumed },
-            Self::Reject(why) => Step::Reject(why),
+            Self::Need(more) => ParseStep::Need(more),
+            Self::Done { value, consumed } => ParseStep::Done { value: f(value), consumed },
+            Self::Reject(why) => ParseStep::Reject(why),
         }
     }
 }

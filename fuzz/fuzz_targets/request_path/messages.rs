@@ -1,7 +1,7 @@
 //! Messages as a server and a client read them, by another parser than the one that is fuzzed.
 
 use httparse::{EMPTY_HEADER, Header, Status};
-use offramp_http::h1::Framing;
+use offramp_http::h1::RequestFraming;
 
 /// A request, as a server or the model knows it.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Request {
 }
 
 /// Reads a head that the worker sent, which must be one that every server reads the same way.
-pub(super) fn head(bytes: &[u8]) -> Option<(usize, Request, Framing)> {
+pub(super) fn head(bytes: &[u8]) -> Option<(usize, Request, RequestFraming)> {
     let mut fields = [EMPTY_HEADER; 160];
     let mut read = httparse::Request::new(&mut fields);
     let length = match read.parse(bytes) {
@@ -37,12 +37,12 @@ pub(super) fn head(bytes: &[u8]) -> Option<(usize, Request, Framing)> {
         fields.map(|field| field.value).collect()
     };
     let framing = match (&values("transfer-encoding")[..], &values("content-length")[..]) {
-        ([], []) => Framing::None,
-        ([b"chunked"], []) => Framing::Chunked,
+        ([], []) => RequestFraming::None,
+        ([b"chunked"], []) => RequestFraming::Chunked,
         ([], [length]) => {
             assert!(length.iter().all(u8::is_ascii_digit), "{}", shown());
             let length = std::str::from_utf8(length).ok().and_then(|length| length.parse().ok());
-            Framing::Length(length.expect("a length is a number"))
+            RequestFraming::Length(length.expect("a length is a number"))
         }
         _ => panic!("more than one framing: {}", shown()),
     };
@@ -67,14 +67,14 @@ pub(super) fn clean(fields: &[Header<'_>]) {
 }
 
 /// The content at the front of `bytes`, as far as it has come, and where it ends.
-pub(super) fn content(bytes: &[u8], framing: Framing) -> (Vec<u8>, Option<usize>) {
+pub(super) fn content(bytes: &[u8], framing: RequestFraming) -> (Vec<u8>, Option<usize>) {
     match framing {
-        Framing::None => (Vec::new(), Some(0)),
-        Framing::Length(length) => {
+        RequestFraming::None => (Vec::new(), Some(0)),
+        RequestFraming::Length(length) => {
             let whole = usize::try_from(length).ok().filter(|length| *length <= bytes.len());
             (bytes[..whole.unwrap_or(bytes.len())].to_vec(), whole)
         }
-        Framing::Chunked => chunks(bytes),
+        RequestFraming::Chunked => chunks(bytes),
     }
 }
 
@@ -135,10 +135,10 @@ pub(super) fn responses(mut got: &[u8], model: &[Request]) -> Option<usize> {
         };
         let framing = match (value("transfer-encoding"), value("content-length")) {
             (None, None) => None,
-            (Some(b"chunked"), None) => Some(Framing::Chunked),
+            (Some(b"chunked"), None) => Some(RequestFraming::Chunked),
             (None, Some(length)) => {
                 let length = std::str::from_utf8(length).ok().and_then(|length| length.parse().ok());
-                Some(Framing::Length(length.expect("a length is a number")))
+                Some(RequestFraming::Length(length.expect("a length is a number")))
             }
             _ => panic!("more than one framing: {}", got.escape_ascii()),
         };

@@ -1,6 +1,6 @@
-//! What the process changes when it is asked to: each is a request to `control`, which makes one at a time.
+//! Changes of the process: each is a request to `control`, which applies one at a time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use hyper::header::IF_MATCH;
@@ -9,52 +9,48 @@ use offramp_config::{Edit, Item, ServerEdit};
 use offramp_control::{Change as Request, Report, Stopping, Terms};
 use serde_json::{Map, Value, json};
 
-use super::document::{keys, some_keys};
-use super::query::Query;
-use super::{Answer, Asked, Control, Problem, connections, json, time};
+use super::document::{keys, parsed, some_keys};
+use super::query::QueryParameters;
+use super::{Control, OperationRequest, OperationResult, ProblemDetails, connections, time};
 
-/// What is changed.
+/// A change that an operation asks for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Change {
+pub(crate) enum ChangeOperation {
     Document,
-    AddListener,
-    PutListener,
-    PatchListener,
-    DeleteListener,
-    AddRoute,
-    PutRoute,
-    PatchRoute,
-    DeleteRoute,
-    AddCertificate,
-    PutCertificate,
-    PatchCertificate,
-    DeleteCertificate,
-    AddBackend,
-    PutBackend,
-    PatchBackend,
-    DeleteBackend,
-    AddServer,
-    PatchServer,
-    DeleteServer,
+    /// An item of the configuration.
+    Item(Item, Verb),
+    /// A server of a backend, which is added, changed or removed.
+    Server(Verb),
     LogLevel,
     CloseConnections,
     CloseConnection,
     Reload,
     Confirm,
+    Persist,
     Rollback,
     Upgrade,
     Stop,
 }
 
-/// Has the change made, and tells what came of it.
+/// The change of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Add,
+    Replace,
+    /// Some of its keys change.
+    Change,
+    Remove,
+}
+
+/// Requests a change, and returns its outcome.
 pub(super) async fn answer(
     control: &Control,
-    what: Change,
-    asked: &Asked<'_>,
-    query: &Query,
-) -> Result<Answer, Problem> {
+    what: ChangeOperation,
+    asked: &OperationRequest<'_>,
+    query: &QueryParameters,
+) -> Result<OperationResult, ProblemDetails> {
     if asked.headers.contains_key(IF_MATCH) && !asked.operation.may_expect() {
-        return Err(Problem::wrong(
+        return Err(ProblemDetails::wrong(
             "this does not depend on the version of the configuration: leave If-Match out",
         ));
     }
@@ -67,34 +63,43 @@ pub(super) async fn answer(
     };
     let dry_run = terms.dry_run;
     let request = match what {
-        Change::Stop => {
-            return Ok(Answer::Accepted(stop(control, asked, query.flag("now"))));
+        ChangeOperation::Stop => {
+            return Ok(OperationResult::Accepted(stop(control, asked, query.flag("now"))));
         }
-        Change::CloseConnections => {
-            return Ok(Answer::Json(connections::close(control, asked, query).await?));
+        ChangeOperation::CloseConnections => {
+            return Ok(OperationResult::Json(connections::close(control, asked, query).await?));
         }
-        Change::CloseConnection => return Ok(Answer::Json(connections::close_one(control, asked).await?)),
-        Change::Upgrade => {
+        ChangeOperation::CloseConnection => {
+            return Ok(OperationResult::Json(connections::close_one(control, asked).await?));
+        }
+        ChangeOperation::Upgrade => {
             let done = control.handle.replace(asked.by.clone(), terms.force).await?;
             let took = u64::try_from(done.took.as_millis()).unwrap_or(u64::MAX);
-            return Ok(Answer::Json(json!({ "process": done.process, "took_ms": took })));
+            return Ok(OperationResult::Json(json!({ "process": done.process, "took_ms": took })));
         }
-        Change::Confirm => {
+        ChangeOperation::Confirm => {
             let confirm = Request::Confirm { write: !query.flag("no_persist") };
             let done = control.handle.change(confirm, terms, asked.by.clone()).await?;
-            return Ok(Answer::Changed(report(&done, false), done.version));
+            return Ok(OperationResult::Changed(report(&done, false), done.version));
         }
-        Change::Reload => Request::Reload,
-        Change::Rollback => Request::Rollback(query.number("to")),
-        Change::Document => document(asked, query)?,
-        _ => Request::Edit(edit(control, what, asked)?),
+        ChangeOperation::Reload => Request::Reload,
+        ChangeOperation::Persist => Request::Persist,
+        ChangeOperation::Rollback => Request::Rollback(query.number("to")),
+        ChangeOperation::Document => document(asked, query)?,
+        ChangeOperation::Item(item, verb) => Request::Edit(edit_item(control, item, verb, asked)?),
+        ChangeOperation::Server(verb) => Request::Edit(edit_server(verb, asked)?),
+        ChangeOperation::LogLevel => {
+            let members = members(&asked.body, &["level"])?;
+            let value = text(&members, "level")?.ok_or_else(|| missing("level"))?;
+            Request::Edit(Edit::Set { section: "log", key: "level", value })
+        }
     };
     let done = control.handle.change(request, terms, asked.by.clone()).await?;
-    Ok(Answer::Changed(report(&done, dry_run), done.version))
+    Ok(OperationResult::Changed(report(&done, dry_run), done.version))
 }
 
-/// Has the process stop, and tells what that means for what is open.
-fn stop(control: &Control, asked: &Asked<'_>, now: bool) -> Value {
+/// Stops the process, and returns the consequences for open connections.
+fn stop(control: &Control, asked: &OperationRequest<'_>, now: bool) -> Value {
     let Stopping { already, until } = control.handle.order_stop(now, asked.by.clone());
     let limit = control.view.in_force().config.limits.drain_timeout;
     let until = until.or_else(|| SystemTime::now().checked_add(limit)).filter(|_| !now);
@@ -107,84 +112,79 @@ fn stop(control: &Control, asked: &Asked<'_>, now: bool) -> Value {
     })
 }
 
-fn document(asked: &Asked<'_>, query: &Query) -> Result<Request, Problem> {
-    let text =
-        String::from_utf8(asked.body.to_vec()).map_err(|_| Problem::wrong("the document is not UTF-8"))?;
+fn document(asked: &OperationRequest<'_>, query: &QueryParameters) -> Result<Request, ProblemDetails> {
+    let text = String::from_utf8(asked.body.to_vec())
+        .map_err(|_| ProblemDetails::wrong("the document is not UTF-8"))?;
     let folder = query.text("folder").map(PathBuf::from);
     if folder.as_ref().is_some_and(|folder| !folder.is_absolute()) {
-        return Err(Problem::wrong("`folder` is an absolute path"));
+        return Err(ProblemDetails::wrong("`folder` is an absolute path"));
     }
-    let name = query.text("name").unwrap_or("document").chars().take(200).collect();
-    Ok(Request::Document { name, folder, text })
+    let name: String = query.text("name").unwrap_or("document").chars().take(200).collect();
+    // A configuration that Offramp has saved: its lines for the next start are no part of it.
+    Ok(match offramp_control::saved_document(&text) {
+        Some((text, file)) => {
+            let folder = file.as_deref().and_then(Path::parent).map(Path::to_owned).or(folder);
+            Request::Document { name: format!("{name} (without its head)"), folder, text }
+        }
+        None => Request::Document { name, folder, text },
+    })
 }
 
-/// The change of one item.
-fn edit(control: &Control, what: Change, asked: &Asked<'_>) -> Result<Edit, Problem> {
-    let name = |at: usize| asked.names.get(at).cloned().unwrap_or_default();
-    let put = |item| -> Result<Edit, Problem> {
-        Ok(Edit::Replace { item, name: name(0), table: keys(&asked.body)? })
-    };
-    let patch = |item| -> Result<Edit, Problem> {
-        let (table, without) = some_keys(&asked.body)?;
-        Ok(Edit::Change { item, name: name(0), table, without })
-    };
-    let remove = |item| Ok(Edit::Remove { item, name: name(0) });
-    match what {
-        Change::AddListener => {
-            Ok(Edit::Add { item: Item::Listener, name: name(0), table: keys(&asked.body)? })
-        }
-        Change::AddRoute => Ok(Edit::Add { item: Item::Route, name: name(0), table: keys(&asked.body)? }),
-        Change::AddCertificate => {
-            Ok(Edit::Add { item: Item::Certificate, name: name(0), table: keys(&asked.body)? })
-        }
-        Change::PutCertificate => put(Item::Certificate),
-        Change::PatchCertificate => patch(Item::Certificate),
-        Change::PatchListener => patch(Item::Listener),
-        Change::PatchRoute => patch(Item::Route),
-        Change::PatchBackend => patch(Item::Backend),
-        Change::DeleteCertificate => remove(Item::Certificate),
-        Change::PutListener => put(Item::Listener),
-        Change::PutRoute => put(Item::Route),
-        Change::AddBackend => {
+/// The edit of an item.
+fn edit_item(
+    control: &Control,
+    item: Item,
+    verb: Verb,
+    asked: &OperationRequest<'_>,
+) -> Result<Edit, ProblemDetails> {
+    let name = || asked.names.first().cloned().unwrap_or_default();
+    match (verb, item) {
+        (Verb::Add, Item::Backend) => {
             let mut table = keys(&asked.body)?;
             let name = table.remove("name").ok_or_else(|| missing("name"))?;
-            let name = name.as_str().ok_or_else(|| Problem::wrong("`name` is a string"))?.to_owned();
-            Ok(Edit::Add { item: Item::Backend, name, table })
+            let name = name.as_str().ok_or_else(|| ProblemDetails::wrong("`name` is a string"))?.to_owned();
+            Ok(Edit::Add { item, name, table })
         }
-        Change::PutBackend => {
-            let config = &control.view.in_force().config;
-            let is_there = config.backends.iter().any(|backend| backend.name.as_str() == name(0));
-            if is_there {
-                return put(Item::Backend);
-            }
-            Ok(Edit::Add { item: Item::Backend, name: name(0), table: keys(&asked.body)? })
+        // A backend is replaced, or added if there is none of the name.
+        (Verb::Replace, Item::Backend) if !has_backend(control, &name()) => {
+            Ok(Edit::Add { item, name: name(), table: keys(&asked.body)? })
         }
-        Change::DeleteListener => remove(Item::Listener),
-        Change::DeleteRoute => remove(Item::Route),
-        Change::DeleteBackend => remove(Item::Backend),
-        Change::LogLevel => {
-            let members = members(&asked.body, &["level"])?;
-            let value = text(&members, "level")?.ok_or_else(|| missing("level"))?;
-            Ok(Edit::Set { section: "log", key: "level", value })
+        (Verb::Add, _) => Ok(Edit::Add { item, name: name(), table: keys(&asked.body)? }),
+        (Verb::Replace, _) => Ok(Edit::Replace { item, name: name(), table: keys(&asked.body)? }),
+        (Verb::Change, _) => {
+            let (table, without) = some_keys(&asked.body)?;
+            Ok(Edit::Change { item, name: name(), table, without })
         }
-        Change::DeleteServer => {
-            Ok(Edit::Server { backend: name(0), server: name(1), change: ServerEdit::Remove })
-        }
-        Change::PatchServer => {
-            let members = members(&asked.body, &["state", "weight"])?;
-            let change = ServerEdit::Change { state: state(&members)?, weight: weight(&members)? };
-            Ok(Edit::Server { backend: name(0), server: name(1), change })
-        }
-        _ => Ok(Edit::Server { backend: name(0), server: new_server(&asked.body)?, change: ServerEdit::Add }),
+        (Verb::Remove, _) => Ok(Edit::Remove { item, name: name() }),
     }
 }
 
-/// A server as the configuration writes it.
-fn new_server(body: &[u8]) -> Result<String, Problem> {
+fn has_backend(control: &Control, name: &str) -> bool {
+    control.view.in_force().config.backends.iter().any(|backend| backend.name.as_str() == name)
+}
+
+/// The edit of a server of a backend.
+fn edit_server(verb: Verb, asked: &OperationRequest<'_>) -> Result<Edit, ProblemDetails> {
+    let name = |at: usize| asked.names.get(at).cloned().unwrap_or_default();
+    let (server, change) = match verb {
+        // No operation replaces a server: its weight and state change, and its address is its name.
+        Verb::Add | Verb::Replace => (new_server(&asked.body)?, ServerEdit::Add),
+        Verb::Change => {
+            let members = members(&asked.body, &["state", "weight"])?;
+            let change = ServerEdit::Change { state: state(&members)?, weight: weight(&members)? };
+            (name(1), change)
+        }
+        Verb::Remove => (name(1), ServerEdit::Remove),
+    };
+    Ok(Edit::Server { backend: name(0), server, change })
+}
+
+/// Formats a new server in the configuration's syntax.
+fn new_server(body: &[u8]) -> Result<String, ProblemDetails> {
     let members = members(body, &["address", "weight", "backup", "state"])?;
     let mut server = text(&members, "address")?.ok_or_else(|| missing("address"))?;
     if server.is_empty() || server.contains(char::is_whitespace) {
-        return Err(Problem::wrong("`address` is an address, such as 10.0.0.7:3000"));
+        return Err(ProblemDetails::wrong("`address` is an address, such as 10.0.0.7:3000"));
     }
     if let Some(weight) = weight(&members)? {
         server.push_str(&format!(" weight={weight}"));
@@ -192,7 +192,7 @@ fn new_server(body: &[u8]) -> Result<String, Problem> {
     match members.get("backup") {
         None | Some(Value::Bool(false)) => {}
         Some(Value::Bool(true)) => server.push_str(" backup"),
-        Some(_) => return Err(Problem::wrong("`backup` takes true or false")),
+        Some(_) => return Err(ProblemDetails::wrong("`backup` takes true or false")),
     }
     if let Some(state) = state(&members)?.filter(|state| *state != ServerState::Enabled) {
         server.push_str(&format!(" {state}"));
@@ -200,42 +200,42 @@ fn new_server(body: &[u8]) -> Result<String, Problem> {
     Ok(server)
 }
 
-/// The members of a JSON object, which may have these.
-fn members(body: &[u8], known: &[&str]) -> Result<Map<String, Value>, Problem> {
-    let Value::Object(members) = json::value(body)? else {
-        return Err(Problem::wrong("the body is a JSON object"));
+/// Parses a JSON object with known members only.
+fn members(body: &[u8], known: &[&str]) -> Result<Map<String, Value>, ProblemDetails> {
+    let Value::Object(members) = parsed(body)? else {
+        return Err(ProblemDetails::wrong("the body is a JSON object"));
     };
     match members.keys().find(|name| !known.contains(&name.as_str())) {
         None => Ok(members),
         Some(name) => {
             let known = known.join("`, `");
-            Err(Problem::wrong(format!("`{name}` is not known here; known are `{known}`")))
+            Err(ProblemDetails::wrong(format!("`{name}` is not known here; known are `{known}`")))
         }
     }
 }
 
-fn missing(name: &str) -> Problem {
-    Problem::wrong(format!("`{name}` is missing"))
+fn missing(name: &str) -> ProblemDetails {
+    ProblemDetails::wrong(format!("`{name}` is missing"))
 }
 
-fn text(members: &Map<String, Value>, name: &str) -> Result<Option<String>, Problem> {
+fn text(members: &Map<String, Value>, name: &str) -> Result<Option<String>, ProblemDetails> {
     match members.get(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(Problem::wrong(format!("`{name}` is a string"))),
+        Some(_) => Err(ProblemDetails::wrong(format!("`{name}` is a string"))),
     }
 }
 
-fn state(members: &Map<String, Value>) -> Result<Option<ServerState>, Problem> {
+fn state(members: &Map<String, Value>) -> Result<Option<ServerState>, ProblemDetails> {
     let Some(text) = text(members, "state")? else { return Ok(None) };
     let state = ServerState::from_word(&text);
-    state.map(Some).ok_or_else(|| Problem::wrong("`state` takes enabled, drain or disabled"))
+    state.map(Some).ok_or_else(|| ProblemDetails::wrong("`state` takes enabled, drain or disabled"))
 }
 
-fn weight(members: &Map<String, Value>) -> Result<Option<Weight>, Problem> {
+fn weight(members: &Map<String, Value>) -> Result<Option<Weight>, ProblemDetails> {
     let Some(value) = members.get("weight") else { return Ok(None) };
     let weight = value.as_u64().and_then(|number| u16::try_from(number).ok()).and_then(Weight::new);
-    weight.map(Some).ok_or_else(|| Problem::wrong("`weight` is a whole number from 1 to 256"))
+    weight.map(Some).ok_or_else(|| ProblemDetails::wrong("`weight` is a whole number from 1 to 256"))
 }
 
 fn report(done: &Report, dry_run: bool) -> Value {

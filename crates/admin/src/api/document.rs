@@ -1,27 +1,27 @@
-//! Configurations in JSON: the same keys and values as in TOML.
+//! Configurations in JSON, with the keys and values of the TOML form.
 
 use offramp_config::model::{Config, StoreUrl};
 use offramp_config::{At, EDITED};
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
 
-use super::Problem;
+use super::ProblemDetails;
 
-/// The configuration as its file would have it, without the password of the log store.
+/// The configuration as a file, without the password of the log store.
 pub(crate) fn toml(config: &Config) -> String {
-    match config.log_store.url.as_ref().and_then(StoreUrl::masked) {
+    match config.telemetry.log_store.url.as_ref().and_then(StoreUrl::masked) {
         None => offramp_config::print(config),
         Some(masked) => {
             let mut shown = config.clone();
-            shown.log_store.url = Some(masked);
+            shown.telemetry.log_store.url = Some(masked);
             offramp_config::print(&shown)
         }
     }
 }
 
-/// The configuration in JSON, whole.
+/// The whole configuration in JSON.
 pub(crate) fn whole(config: &Config) -> Map<String, Value> {
-    // What this prints is TOML; were it not, nothing would be shown.
+    // Printing yields valid TOML; otherwise nothing would be shown.
     let document: DocumentMut = toml(config).parse().unwrap_or_default();
     match table(document.as_table().iter()) {
         Value::Object(map) => map,
@@ -48,10 +48,11 @@ pub(crate) fn settings(config: &Config, whole: &Map<String, Value>) -> Value {
     Value::Object(settings)
 }
 
-/// The sections that are shown apart: those of items, and what routes share.
-const APART: [&str; 7] = ["certificate", "acme", "listener", "route", "backend", "defaults", "policy"];
+/// Sections with operations of their own: items, and settings that routes share.
+const APART: [&str; 8] =
+    ["notify", "certificate", "acme", "listener", "route", "backend", "defaults", "policy"];
 
-/// What routes share: `[defaults.route]` and the policies, each with its origin.
+/// The settings that routes share, `[defaults.route]` and the policies, each with its origin.
 pub(crate) fn shared(config: &Config, whole: &Map<String, Value>) -> Vec<Value> {
     let sections = config.shared.sections.iter().map(|section| {
         let keys = |all: &str, key: &str| whole.get(all).map_or(Value::Null, |section| section[key].clone());
@@ -64,7 +65,7 @@ pub(crate) fn shared(config: &Config, whole: &Map<String, Value>) -> Vec<Value> 
     sections.collect()
 }
 
-/// Where something is written.
+/// The origin of a setting: file and line, or the API.
 pub(crate) fn origin(at: &At) -> String {
     match at.place() {
         None => "implied".to_owned(),
@@ -73,7 +74,7 @@ pub(crate) fn origin(at: &At) -> String {
     }
 }
 
-/// The items of a kind, in their order.
+/// The items of a kind in order.
 pub(crate) fn items<'w>(whole: &'w Map<String, Value>, kind: &str) -> impl Iterator<Item = &'w Value> {
     whole.get(kind).and_then(Value::as_array).into_iter().flatten()
 }
@@ -106,8 +107,8 @@ fn json_of_value(value: &toml_edit::Value) -> Value {
     }
 }
 
-/// The keys of an item, which must be a JSON object.
-pub(crate) fn keys(bytes: &[u8]) -> Result<Table, Problem> {
+/// Parses the keys of an item from a JSON object.
+pub(crate) fn keys(bytes: &[u8]) -> Result<Table, ProblemDetails> {
     let mut table = Table::new();
     for (key, value) in object(bytes)? {
         table.insert(&key, Item::Value(toml_of(&key, value)?));
@@ -115,8 +116,8 @@ pub(crate) fn keys(bytes: &[u8]) -> Result<Table, Problem> {
     Ok(table)
 }
 
-/// Some keys of an item, and the names of those that are null: they are taken away.
-pub(crate) fn some_keys(bytes: &[u8]) -> Result<(Table, Vec<String>), Problem> {
+/// Parses some keys of an item, and the names of null members, which are removed.
+pub(crate) fn some_keys(bytes: &[u8]) -> Result<(Table, Vec<String>), ProblemDetails> {
     let (mut table, mut without) = (Table::new(), Vec::new());
     for (key, value) in object(bytes)? {
         if value.is_null() {
@@ -128,22 +129,32 @@ pub(crate) fn some_keys(bytes: &[u8]) -> Result<(Table, Vec<String>), Problem> {
     Ok((table, without))
 }
 
-fn object(bytes: &[u8]) -> Result<Map<String, Value>, Problem> {
-    let Value::Object(members) = super::json::value(bytes)? else {
-        return Err(Problem::wrong("the body is a JSON object with the keys of the item"));
+/// The value of a body.
+pub(super) fn parsed(bytes: &[u8]) -> Result<Value, ProblemDetails> {
+    offramp_wire::json::value(bytes).map_err(|error| {
+        let what = if error.is_data() { "the body" } else { "the body is not JSON" };
+        ProblemDetails::wrong(format!("{what}: {error}"))
+    })
+}
+
+fn object(bytes: &[u8]) -> Result<Map<String, Value>, ProblemDetails> {
+    let Value::Object(members) = parsed(bytes)? else {
+        return Err(ProblemDetails::wrong("the body is a JSON object with the keys of the item"));
     };
     Ok(members)
 }
 
-fn toml_of(key: &str, value: Value) -> Result<toml_edit::Value, Problem> {
+fn toml_of(key: &str, value: Value) -> Result<toml_edit::Value, ProblemDetails> {
     Ok(match value {
-        Value::Null => return Err(Problem::wrong(format!("`{key}` is null: leave it out"))),
+        Value::Null => return Err(ProblemDetails::wrong(format!("`{key}` is null: leave it out"))),
         Value::Bool(flag) => flag.into(),
         Value::String(text) => text.into(),
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => whole.into(),
             (None, Some(real)) => real.into(),
-            (None, None) => return Err(Problem::wrong(format!("`{key}` is a number that is too large"))),
+            (None, None) => {
+                return Err(ProblemDetails::wrong(format!("`{key}` is a number that is too large")));
+            }
         },
         Value::Array(list) => {
             let mut array = Array::new();
@@ -201,7 +212,7 @@ mod tests {
         let route = items(&whole, "route").next().unwrap();
         assert_eq!(route["host"], json!(["a.example"]));
         assert_eq!(whole["backend"]["x"]["health"]["path"], "/up");
-        // What is shown of an item can be sent back.
+        // An item as shown can be sent back.
         let keys = keys(whole["backend"]["x"].to_string().as_bytes()).unwrap();
         let again = format!("[backend.x]\n{keys}[[route]]\nhost = \"a.example\"\nbackend = \"x\"\n");
         let (again, _) = parse(&again, "f.toml", &Environment::default()).unwrap();

@@ -1,12 +1,12 @@
-//! What happens, as it happens: a stream of events (`text/event-stream`, HTML Living Standard §9.2).
+//! Streams of events (`text/event-stream`, HTML Living Standard §9.2).
 //!
-//! It looks at the process twice a second while somebody reads, and says what is new. A reader that reads slowly gets it
-//! later. After ten minutes the stream ends, and when the process leaves the admin interface to another or stops: clients
-//! connect again.
+//! While a stream is open it polls the process twice a second and sends news. A slow reader gets them later.
+//! The stream ends after ten minutes, and when the process stops or hands the admin interface over; clients
+//! reconnect.
 //!
-//! Each event has an `id`: the start of the process, and how far the stream is in each kind (`record`). A client that
-//! sends it as `Last-Event-ID` misses nothing that is remembered. To a client that was at another process, all that has
-//! happened since the start of this one is new.
+//! Each event has an `id`: the start of the process, and the stream's position in each kind (`record`). A
+//! client that sends it as `Last-Event-ID` misses nothing that is remembered. For a client of another
+//! process, everything since the start of this one is new.
 
 mod record;
 
@@ -24,20 +24,20 @@ use offramp_observe::NoticeKind;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-pub(crate) use record::Record;
-use record::{Event, Position};
+pub(crate) use record::EventHistory;
+use record::{Position, RecordedEvent};
 
-/// How often it is looked for something new.
+/// The interval of polls.
 const LOOK: Duration = Duration::from_millis(500);
-/// Looks without an event until the client is told that the stream lives.
+/// The polls without an event after which a comment keeps the stream alive.
 const QUIET: u32 = 30;
-/// How long a stream lasts.
+/// The maximum duration of a stream.
 const LIFE: Duration = Duration::from_secs(600);
 
 /// The kind of events about servers.
 const SERVER: &str = "server";
 
-/// The kinds of events.
+/// The kinds of events, in the order of positions.
 pub(crate) const KINDS: [&str; 10] = [
     "change",
     "refused",
@@ -51,36 +51,36 @@ pub(crate) const KINDS: [&str; 10] = [
     NoticeKind::Late.name(),
 ];
 
-/// What there is to follow.
+/// The sources of events.
 #[derive(Clone)]
-pub(crate) struct Source {
+pub(crate) struct EventSource {
     pub(crate) view: View,
     /// The start of the process.
     pub(crate) start: u128,
-    pub(crate) record: Record,
+    pub(crate) record: EventHistory,
 }
 
-/// The stream.
+/// An open stream of events.
 pub(crate) struct Events {
-    source: Source,
-    /// The kinds that are wanted.
+    source: EventSource,
+    /// The kinds that the client subscribed to.
     kinds: Vec<&'static str>,
     timer: Interval,
     end: Instant,
-    /// The admin interface ends; `None`: that was told.
+    /// Resolves when the admin interface ends; `None` once handled.
     closes: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     quiet: u32,
-    /// How far it is.
+    /// The position of the stream.
     at: Position,
     ready: VecDeque<Bytes>,
-    /// Its place among those that watch.
+    /// The permit that limits the number of streams.
     _place: OwnedSemaphorePermit,
 }
 
 impl Events {
-    /// The events of these kinds from now on, or after the one that the client had `last`.
+    /// Streams events of these kinds from now on, or after the event with id `last`.
     pub(crate) fn new(
-        source: Source,
+        source: EventSource,
         kinds: Vec<&'static str>,
         last: Option<&str>,
         place: OwnedSemaphorePermit,
@@ -88,13 +88,13 @@ impl Events {
     ) -> Self {
         let mut timer = interval(LOOK);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let Source { view, start, record } = &source;
+        let EventSource { view, start, record } = &source;
         let of_this = |last: &str| {
             let (of, position) = last.split_once('-')?;
             (of == format!("{start:x}")).then(|| Position::parse(position))?
         };
         let (at, states) = match last.map(of_this) {
-            // What is there already is no event.
+            // The present state is not an event.
             None => (record.latest(view), Vec::new()),
             Some(Some(position)) => (record.resumed(view, position), Vec::new()),
             Some(None) => (record.since_the_start(view), record::states(view)),
@@ -106,7 +106,7 @@ impl Events {
         }
         let closes = async move {
             match closes {
-                // An error is an end, too.
+                // A closed channel counts as the end, too.
                 Some(mut closes) => drop(closes.wait_for(|closes| *closes).await),
                 None => pending().await,
             }
@@ -131,9 +131,9 @@ impl Events {
         }
     }
 
-    /// An event as it is sent.
-    fn text(&self, event: &Event) -> Bytes {
-        let Self { source: Source { start, .. }, at, .. } = self;
+    /// Formats an event for the stream.
+    fn text(&self, event: &RecordedEvent) -> Bytes {
+        let Self { source: EventSource { start, .. }, at, .. } = self;
         Bytes::from(format!("id: {start:x}-{at}\nevent: {}\ndata: {}\n\n", event.kind(), event.data))
     }
 }
@@ -152,7 +152,7 @@ impl Body for Events {
             }
             let Some(closes) = &mut self.closes else { return Poll::Ready(None) };
             if closes.as_mut().poll(cx).is_ready() || Instant::now() >= self.end {
-                // What has happened until then is told, and then the end.
+                // Sends pending events before the end.
                 self.closes = None;
             } else {
                 ready!(self.timer.poll_tick(cx));
@@ -162,7 +162,7 @@ impl Body for Events {
     }
 }
 
-/// The kinds that a client names, or all.
+/// Parses the kinds in a parameter; all by default.
 pub(crate) fn kinds(text: Option<&str>) -> Result<Vec<&'static str>, String> {
     let Some(text) = text else { return Ok(KINDS.to_vec()) };
     let kind = |name: &str| {
@@ -172,7 +172,7 @@ pub(crate) fn kinds(text: Option<&str>) -> Result<Vec<&'static str>, String> {
     text.split(',').map(kind).collect()
 }
 
-/// Those that watch at once.
+/// The limit of concurrent streams.
 pub(crate) fn places() -> Arc<tokio::sync::Semaphore> {
     Arc::new(tokio::sync::Semaphore::new(16))
 }

@@ -1,12 +1,13 @@
-//! The OpenAPI 3.1 document: derived from the table of operations, so that it has every path and no other.
+//! The OpenAPI 3.1 document, derived from the table of operations so that both have the same paths.
 
 use serde_json::{Map, Value, json};
 
-use super::operations::{Body, Call, Member, OPERATIONS, Operation, Takes};
-use super::query::{Kind, Parameter};
-use super::read::Read;
+use super::ask::AskOperation;
+use super::operations::{Body, Member, OPERATIONS, Operation, OperationCall, Takes};
+use super::query::{Parameter, ParameterKind};
+use super::read::ReadOperation;
 
-/// The document, for this version of the program.
+/// The document for this version of the program.
 pub(super) fn document(version: &str) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for operation in OPERATIONS {
@@ -35,7 +36,33 @@ pub(super) fn document(version: &str) -> Value {
     })
 }
 
+/// The description of one operation.
 fn describe(operation: &Operation) -> Value {
+    let refused =
+        json!({ "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } });
+    let (status, content) = success(operation);
+    let mut described = json!({
+        "operationId": id(operation),
+        "summary": operation.summary,
+        "parameters": parameters(operation),
+        "responses": {
+            status: { "description": "Done", "content": content },
+            "default": { "description": "Refused", "content": refused },
+        },
+    });
+    if operation.may_expect() {
+        let about = "It conflicts with what is in force: with `If-Match`, `version` is in force and `difference` is what has \
+                     changed since the expected one; other conflicts have neither";
+        described["responses"]["409"] = json!({ "description": about, "content": refused });
+    }
+    if let Some(body) = body(operation.body) {
+        described["requestBody"] = body;
+    }
+    described
+}
+
+/// The parameters of an operation: those of its path, of its query, and fields of the header.
+fn parameters(operation: &Operation) -> Vec<Value> {
     let mut parameters: Vec<Value> = operation
         .path
         .split('/')
@@ -43,21 +70,25 @@ fn describe(operation: &Operation) -> Value {
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } }))
         .collect();
     parameters.extend(operation.query.iter().map(query));
-    let changes = matches!(operation.call, Call::Change(_));
-    let may_expect = operation.may_expect();
-    if may_expect {
+    if operation.may_expect() {
         parameters.push(json!({
             "name": "If-Match", "in": "header",
             "schema": { "type": "string", "pattern": "^([*]|\"[0-9a-f]+-[0-9]+\")$" },
             "description": "The ETag of the configuration that the change is meant for; if another is in force, the answer is a 409",
         }));
     }
-    if matches!(operation.call, Call::Read(Read::Events)) {
+    if matches!(operation.call, OperationCall::Read(ReadOperation::Events)) {
         parameters.push(json!({
             "name": "Last-Event-ID", "in": "header", "schema": { "type": "string" },
             "description": "The id of the last event that the client had: the stream goes on after it",
         }));
     }
+    parameters
+}
+
+/// The status of success, and its content by media type.
+fn success(operation: &Operation) -> (&'static str, Value) {
+    let changes = matches!(operation.call, OperationCall::Change(_));
     let success =
         if changes { json!({ "$ref": "#/components/schemas/Report" }) } else { json!({ "type": "object" }) };
     let (status, success) = match operation.path {
@@ -72,36 +103,23 @@ fn describe(operation: &Operation) -> Value {
         _ => ("200", success),
     };
     let mut content = json!({ "application/json": { "schema": success } });
-    if operation.query.iter().any(|parameter| parameter.kind == Kind::Format) {
+    if operation.query.iter().any(|parameter| parameter.kind == ParameterKind::Format) {
         content["application/toml"] = json!({ "schema": { "type": "string" } });
     }
-    if matches!(operation.call, Call::Read(Read::Events)) {
+    if is_stream(operation) {
         content = json!({ "text/event-stream": { "schema": { "type": "string" } } });
     }
-    let refused =
-        json!({ "application/problem+json": { "schema": { "$ref": "#/components/schemas/Problem" } } });
-    let mut described = json!({
-        "operationId": id(operation),
-        "summary": operation.summary,
-        "parameters": parameters,
-        "responses": {
-            status: { "description": "Done", "content": content },
-            "default": { "description": "Refused", "content": refused },
-        },
-    });
-    if may_expect {
-        let content = described["responses"]["default"]["content"].clone();
-        let about = "It conflicts with what is in force: with `If-Match`, `version` is in force and `difference` is what has \
-                     changed since the expected one; other conflicts have neither";
-        described["responses"]["409"] = json!({ "description": about, "content": content });
-    }
-    if let Some(body) = body(operation.body) {
-        described["requestBody"] = body;
-    }
-    described
+    (status, content)
 }
 
-/// The method and the words of the path.
+fn is_stream(operation: &Operation) -> bool {
+    matches!(
+        operation.call,
+        OperationCall::Read(ReadOperation::Events) | OperationCall::Ask(AskOperation::Tail)
+    )
+}
+
+/// The operation id: the method and the words of the path.
 fn id(operation: &Operation) -> String {
     let mut id = operation.method.as_str().to_ascii_lowercase();
     for word in operation.path.split(['/', '{', '}', '-', '.']).filter(|word| !word.is_empty()) {
@@ -113,28 +131,38 @@ fn id(operation: &Operation) -> String {
 
 fn query(parameter: &Parameter) -> Value {
     let schema = match parameter.kind {
-        Kind::Flag => json!({ "type": "boolean" }),
-        Kind::Time => {
+        ParameterKind::Flag => json!({ "type": "boolean" }),
+        ParameterKind::Time => {
             json!({ "type": "string", "pattern": "^([1-9][0-9]{0,3}s|[1-9][0-9]{0,2}m|([1-9]|1[0-9]|2[0-4])h)$" })
         }
-        Kind::Number => json!({ "type": "integer", "minimum": 0 }),
-        Kind::Text => json!({ "type": "string", "minLength": 1 }),
-        Kind::Format => json!({ "type": "string", "enum": ["json", "toml"] }),
-        Kind::UpTo(most) => json!({ "type": "integer", "minimum": 1, "maximum": most }),
-        Kind::Age => json!({ "type": "string", "pattern": "^[0-9]{1,6}[smhd]$" }),
-        Kind::Size => json!({ "type": "string", "pattern": "^[0-9]{1,9}(B|KiB|MiB|GiB)$" }),
-        Kind::Network => json!({ "type": "string", "pattern": "^[0-9a-fA-F:.]+(/[0-9]{1,3})?$" }),
-        Kind::Cursor => json!({ "type": "string", "pattern": "^[0-9]{1,4}-[0-9]{1,9}$" }),
+        ParameterKind::Number => json!({ "type": "integer", "minimum": 0 }),
+        ParameterKind::Text => json!({ "type": "string", "minLength": 1 }),
+        ParameterKind::Words(words) => json!({ "type": "string", "enum": words }),
+        ParameterKind::When => json!({ "type": "string", "pattern": WHEN }),
+        ParameterKind::Step => {
+            json!({ "type": "string", "pattern": "^([1-9][0-9]{0,3}[smhdw]|hour|day|week|month)$" })
+        }
+        ParameterKind::Format => json!({ "type": "string", "enum": ["json", "toml"] }),
+        ParameterKind::UpTo(most) => json!({ "type": "integer", "minimum": 1, "maximum": most }),
+        ParameterKind::Age => json!({ "type": "string", "pattern": "^[0-9]{1,6}[smhd]$" }),
+        ParameterKind::Size => json!({ "type": "string", "pattern": "^[0-9]{1,9}(B|KiB|MiB|GiB)$" }),
+        ParameterKind::Network => json!({ "type": "string", "pattern": "^[0-9a-fA-F:.]+(/[0-9]{1,3})?$" }),
+        ParameterKind::Cursor => json!({ "type": "string", "pattern": "^[0-9]{1,4}-[0-9]{1,9}$" }),
     };
     json!({ "name": parameter.name, "in": "query", "description": parameter.doc, "schema": schema })
 }
 
-fn body(body: Body) -> Option<Value> {
-    let content = match body {
+/// A part of the points in time that are understood.
+const WHEN: &str = "^([0-9]{1,4}[smhdw]|today|yesterday|20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)?)$";
+
+fn body(kind: Body) -> Option<Value> {
+    let content = match kind {
         Body::None => return None,
+        // Anything may be checked: that it is no text of TOML is an answer, not a refusal.
+        Body::Draft => json!({ "application/toml": { "schema": {} } }),
         Body::Toml => json!({ "application/toml": { "schema": { "type": "string" } } }),
         Body::Item => {
-            let about = "The keys of the item, as docs/config.md has them";
+            let about = "The keys of the item, as docs/reference/keys.md has them";
             json!({ "application/json": { "schema": { "type": "object", "description": about } } })
         }
         Body::Json(members) => {
@@ -147,7 +175,7 @@ fn body(body: Body) -> Option<Value> {
             } } })
         }
     };
-    Some(json!({ "required": true, "content": content }))
+    Some(json!({ "required": kind != Body::Draft, "content": content }))
 }
 
 fn member(member: &Member) -> Value {
@@ -185,7 +213,7 @@ fn backends() -> Value {
     json!({ "type": "object", "required": ["backends"], "properties": { "backends": all } })
 }
 
-/// A backend and how its servers fare.
+/// The schema of a backend with the state of its servers.
 fn backend() -> Value {
     let count = |description: &str| json!({ "type": "integer", "minimum": 0, "description": description });
     let check = json!({
@@ -222,12 +250,12 @@ fn backend() -> Value {
             "name": { "type": "string" },
             "origin": { "type": "string", "description": "Where it is written" },
             "servers": { "type": "array", "items": server },
-            "config": { "type": ["object", "null"], "description": "Its keys, as docs/config.md has them" },
+            "config": { "type": ["object", "null"], "description": "Its keys, as docs/reference/keys.md has them" },
         },
     })
 }
 
-/// What comes of an upgrade.
+/// The schema of an upgrade's outcome.
 fn upgraded() -> Value {
     json!({
         "type": "object",
@@ -239,7 +267,7 @@ fn upgraded() -> Value {
     })
 }
 
-/// What comes of an order to stop.
+/// The schema of a stop's consequences.
 fn stopping() -> Value {
     json!({
         "type": "object",
@@ -254,7 +282,7 @@ fn stopping() -> Value {
     })
 }
 
-/// How many connections were closed.
+/// The schema of the number of closed connections.
 fn closed() -> Value {
     json!({
         "type": "object",
@@ -263,7 +291,7 @@ fn closed() -> Value {
     })
 }
 
-/// A page of connections.
+/// The schema of a page of connections.
 fn page() -> Value {
     json!({
         "type": "object",

@@ -1,4 +1,4 @@
-//! Refusals as RFC 9457 has them: `application/problem+json`.
+//! Refusals in the form of RFC 9457: `application/problem+json`.
 
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -9,29 +9,32 @@ use offramp_control::NotChanged;
 use serde_json::{Map, Value, json};
 
 use super::{respond, time};
-use crate::refusal::Refusal;
+use crate::refusal::PlainRefusal;
 
-/// Why something is not done.
+/// The reason for a refusal.
 #[derive(Debug)]
-pub(crate) struct Problem {
-    pub(crate) status: StatusCode,
-    pub(crate) detail: String,
-    /// Members beside those of the RFC.
+pub struct ProblemDetails {
+    /// The status of the response.
+    pub status: StatusCode,
+    /// The sentence for people.
+    pub detail: String,
+    /// Members in addition to those of the RFC.
     more: Map<String, Value>,
     header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
-impl Problem {
-    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+impl ProblemDetails {
+    /// A refusal without further members.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into(), more: Map::new(), header: None }
     }
 
-    /// The request is wrong.
+    /// A malformed or invalid request.
     pub(crate) fn wrong(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// There is nothing of that name.
+    /// An unknown name of this kind.
     pub(crate) fn unknown<'n>(kind: &str, name: &str, known: impl IntoIterator<Item = &'n str>) -> Self {
         let near = offramp_config::nearest(name, known);
         let mut detail = format!("there is no {kind} `{name}`");
@@ -41,14 +44,14 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail).with("nearest", near.into())
     }
 
-    /// The path takes other methods.
-    pub(crate) fn method(allowed: &str) -> Self {
+    /// A path with other methods.
+    pub fn method(allowed: &str) -> Self {
         let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("use {allowed} here"));
         problem.header = HeaderValue::from_str(allowed).ok().map(|value| Box::new((ALLOW, value)));
         problem
     }
 
-    /// The client has not shown the token, or a wrong one.
+    /// A missing or wrong token.
     pub(crate) fn token(wrong: bool) -> Self {
         let detail = if wrong {
             "this is not the token of `token_file`; the right one goes into `Authorization: Bearer TOKEN`"
@@ -61,11 +64,18 @@ impl Problem {
         problem
     }
 
-    /// It may work a moment later.
+    /// A temporary failure: a retry may succeed.
     pub(crate) fn busy(detail: impl Into<String>) -> Self {
         let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         problem.header = Some(Box::new((RETRY_AFTER, HeaderValue::from_static("1"))));
         problem
+    }
+
+    /// A refusal of a client that may try again after so many seconds.
+    pub(crate) fn after(mut self, seconds: u128) -> Self {
+        self.header =
+            HeaderValue::try_from(seconds.to_string()).ok().map(|value| Box::new((RETRY_AFTER, value)));
+        self
     }
 
     pub(super) fn with(mut self, name: &str, value: Value) -> Self {
@@ -75,8 +85,9 @@ impl Problem {
         self
     }
 
-    /// As the client gets it.
-    pub(crate) fn response(self) -> Response<Full<Bytes>> {
+    /// The response to the client.
+    #[must_use]
+    pub fn response(self) -> Response<Full<Bytes>> {
         let mut body = self.more;
         body.insert("type".to_owned(), "about:blank".into());
         body.insert("title".to_owned(), self.status.canonical_reason().unwrap_or("Refused").into());
@@ -88,13 +99,13 @@ impl Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
+impl From<PlainRefusal> for ProblemDetails {
+    fn from(refusal: PlainRefusal) -> Self {
         Self::new(refusal.status, refusal.text)
     }
 }
 
-impl From<EditError> for Problem {
+impl From<EditError> for ProblemDetails {
     fn from(error: EditError) -> Self {
         let detail = error.to_string();
         match error {
@@ -106,7 +117,7 @@ impl From<EditError> for Problem {
     }
 }
 
-impl From<NotChanged> for Problem {
+impl From<NotChanged> for ProblemDetails {
     fn from(why: NotChanged) -> Self {
         let detail = why.to_string();
         match why {
@@ -121,8 +132,8 @@ impl From<NotChanged> for Problem {
                 };
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail).with("errors", errors.into())
             }
-            // RFC 9110 §13.1.1 forbids to make the change and MAY be told by 412. 409 says more (§15.5.10): the client can
-            // resolve the conflict with what is in the answer and send the change again.
+            // RFC 9110 §13.1.1 forbids the change, and MAY signal it by 412. 409 says more (§15.5.10): the
+            // client can resolve the conflict with the content of the response, and send the change again.
             NotChanged::Version { version, difference } => Self::new(StatusCode::CONFLICT, detail)
                 .with("version", version.into())
                 .with("difference", difference.into()),

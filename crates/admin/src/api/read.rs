@@ -1,9 +1,9 @@
-//! What the process tells of itself.
+//! Read operations: the state of the process.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use offramp_certs::Certificate;
+use offramp_certs::{Certificate, inspect};
 use offramp_control::{Applied, BackendView, CheckView, Closed, Refused as RefusedChange, ServerView, View};
 use offramp_observe::ExpositionFormat;
 use offramp_observe::facts::HttpVersion;
@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 
 use super::document::{self, origin};
 use super::events::{self, Events};
-use super::query::Query;
-use super::{Answer, Asked, Control, Problem, openapi, time};
+use super::query::QueryParameters;
+use super::{Control, OperationRequest, OperationResult, ProblemDetails, notify, openapi, time};
 
-/// What is read.
+/// The readable parts of the state.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Read {
+pub(crate) enum ReadOperation {
     OpenApi,
     Status,
     Config,
@@ -29,75 +29,88 @@ pub(crate) enum Read {
     Certificates,
     Certificate,
     Workers,
-    /// Asked of the workers; see `connections`.
+    /// Needs answers of the workers; see `connections`.
     Connections,
     Connection,
+    Receivers,
     Counters,
     Changes,
     Refused,
     Events,
 }
 
-/// Answers from what there is to see.
+/// Answers from the current view.
 pub(super) fn answer(
     control: &Control,
-    what: Read,
-    asked: &Asked<'_>,
-    query: &Query,
-) -> Result<Answer, Problem> {
+    what: ReadOperation,
+    asked: &OperationRequest<'_>,
+    query: &QueryParameters,
+) -> Result<OperationResult, ProblemDetails> {
     let view = &control.view;
     let name = asked.names.first().map_or("", String::as_str);
-    Ok(Answer::Json(match what {
-        Read::Events => {
-            let kinds = events::kinds(query.text("kind")).map_err(Problem::wrong)?;
+    Ok(OperationResult::Json(match what {
+        ReadOperation::Events => {
+            let kinds = events::kinds(query.text("kind")).map_err(ProblemDetails::wrong)?;
             let place = Arc::clone(&control.watchers).try_acquire_owned();
             let place =
-                place.map_err(|_| Problem::busy("too many clients watch already; try again later"))?;
+                place.map_err(|_| ProblemDetails::busy("too many clients watch already; try again later"))?;
             let (start, record) = (control.start(), control.record.clone());
-            let source = events::Source { view: view.clone(), start, record };
+            let source = events::EventSource { view: view.clone(), start, record };
             let last = asked.headers.get("last-event-id").map(|last| last.to_str().unwrap_or_default());
             let closes = control.closes.clone();
-            return Ok(Answer::Events(Box::new(Events::new(source, kinds, last, place, closes))));
+            return Ok(OperationResult::Stream(Box::pin(Events::new(source, kinds, last, place, closes))));
         }
-        Read::OpenApi => openapi::document(view.figures().build.version),
-        Read::Status => status(view),
-        Read::Config if query.text("format") == Some("toml") => {
-            return Ok(Answer::Toml(document::toml(&view.in_force().config)));
+        ReadOperation::OpenApi => openapi::document(view.figures().build.version),
+        ReadOperation::Status => status(view),
+        ReadOperation::Config if query.text("format") == Some("toml") => {
+            return Ok(OperationResult::Toml(document::toml(&view.in_force().config)));
         }
-        Read::Config => config(view),
-        Read::Listeners => json!({ "listeners": listeners(view) }),
-        Read::Listener => one("listener", name, listeners(view))?,
-        Read::Routes => json!({ "routes": routes(view) }),
-        Read::Route => one("route", name, routes(view))?,
-        Read::Backends => json!({ "backends": backends(view) }),
-        Read::Backend => one("backend", name, backends(view))?,
-        Read::Certificates => {
-            let now = SystemTime::now();
-            let in_use: Vec<Value> = view.certificates().iter().map(|one| certificate(one, now)).collect();
-            json!({ "certificates": in_use, "items": certificates(view) })
+        ReadOperation::Config => config(view),
+        ReadOperation::Listeners => json!({ "listeners": listeners(view) }),
+        ReadOperation::Listener => one("listener", name, listeners(view))?,
+        ReadOperation::Routes => json!({ "routes": routes(view) }),
+        ReadOperation::Route => one("route", name, routes(view))?,
+        ReadOperation::Backends => json!({ "backends": backends(view) }),
+        ReadOperation::Backend => one("backend", name, backends(view))?,
+        ReadOperation::Certificates => {
+            json!({ "certificates": certificates_in_use(view), "items": certificates(view) })
         }
-        Read::Certificate => one("certificate", name, certificates(view))?,
-        Read::Workers => json!({ "workers": workers(view) }),
-        // They are asked elsewhere, as workers have to answer.
-        Read::Connections | Read::Connection => return Err(Problem::busy("ask again")),
-        Read::Counters => json!({ "counters": counters(view) }),
-        Read::Changes => {
+        ReadOperation::Certificate => one("certificate", name, certificates(view))?,
+        ReadOperation::Workers => json!({ "workers": workers(view) }),
+        // Handled elsewhere, because the workers have to answer.
+        ReadOperation::Connections | ReadOperation::Connection => {
+            return Err(ProblemDetails::busy("ask again"));
+        }
+        ReadOperation::Receivers => notify::receivers(view),
+        ReadOperation::Counters => json!({ "counters": counters(view) }),
+        ReadOperation::Changes => {
             let (version, applied) = view.history().applied();
             let closed: Vec<Value> = view.history().closed().iter().map(closed).collect();
             let changes: Vec<Value> = applied.iter().map(change).collect();
             json!({ "version": version, "changes": changes, "closed_connections": closed })
         }
-        Read::Refused => {
+        ReadOperation::Refused => {
             json!({ "refused": view.history().refused().iter().map(refusal).collect::<Vec<_>>() })
         }
     }))
 }
 
-/// The item of that name.
-fn one(kind: &str, name: &str, all: Vec<Value>) -> Result<Value, Problem> {
+/// The certificates that clients get, with their chains.
+fn certificates_in_use(view: &View) -> Vec<Value> {
+    let now = SystemTime::now();
+    let with_chain = |one: &Arc<Certificate>| {
+        let mut shown = certificate(one, now);
+        shown["chain"] = chain(one);
+        shown
+    };
+    view.certificates().iter().map(with_chain).collect()
+}
+
+/// Finds the item of this name.
+fn one(kind: &str, name: &str, all: Vec<Value>) -> Result<Value, ProblemDetails> {
     let names = all.iter().filter_map(|item| item["name"].as_str());
     let Some(at) = all.iter().position(|item| item["name"] == name) else {
-        return Err(Problem::unknown(kind, name, names));
+        return Err(ProblemDetails::unknown(kind, name, names));
     };
     Ok(all.into_iter().nth(at).unwrap_or_default())
 }
@@ -120,6 +133,7 @@ fn status(view: &View) -> Value {
             "confirm_until": in_force.confirm_until.map(time),
             "not_taken_back": in_force.not_taken_back.as_deref(),
             "unwritten": *in_force.unwritten,
+            "unsaved": in_force.unsaved.as_deref(),
             "last_refused": refused.first().map(refusal),
         },
         "connections": { "open": totals.active(), "accepted": totals.accepted() },
@@ -135,7 +149,7 @@ fn status(view: &View) -> Value {
     })
 }
 
-/// How many servers are in each state.
+/// The number of servers in each state.
 fn servers(backends: &[BackendView]) -> Value {
     let mut states = Map::new();
     for server in backends.iter().flat_map(|backend| &backend.servers) {
@@ -230,9 +244,17 @@ pub(super) fn certificate(one: &Certificate, now: SystemTime) -> Value {
     let names: Vec<String> = names.chain(one.addresses.iter().map(ToString::to_string)).collect();
     let left = one.not_after.duration_since(now).map_or(0, |left| left.as_secs() / (24 * 3600));
     json!({
-        "names": names, "source": one.source.kind(), "key": one.kind.as_str(), "not_before": time(one.not_before),
+        "names": names, "source": one.source.kind(), "key": one.description.key_algorithm.to_string(), "not_before": time(one.not_before),
         "not_after": time(one.not_after), "days_left": left, "valid": one.is_valid(now),
     })
+}
+
+/// The certificates that clients get, the own one first.
+fn chain(one: &Certificate) -> Value {
+    let links = one.certified_key.cert.iter().filter_map(|der| inspect::read(der).ok());
+    links
+        .map(|link| json!({ "subject": link.subject, "issuer": link.issuer, "not_after": time(link.not_after) }))
+        .collect()
 }
 
 fn workers(view: &View) -> Vec<Value> {
@@ -251,13 +273,13 @@ fn workers(view: &View) -> Vec<Value> {
         .collect()
 }
 
-/// The figures as the metrics page has them, each a member by its name and labels.
+/// The metrics, each a member by name and labels.
 fn counters(view: &View) -> Value {
     let mut page = Vec::new();
     view.figures().render(ExpositionFormat::Prometheus, &mut page);
     let page = String::from_utf8_lossy(&page);
     let lines = page.lines().filter(|line| !line.starts_with('#'));
-    // A value has no space in it, whatever is in the labels.
+    // Values have no spaces, whatever the labels contain.
     let figures = lines.filter_map(|line| line.rsplit_once(' '));
     Value::Object(figures.map(|(name, value)| (name.to_owned(), number(value))).collect())
 }

@@ -1,43 +1,43 @@
-//! Marks in time: bursts of failed requests.
+//! Annotations: bursts of failed requests.
 //!
-//! The log store knows requests, not restarts or deployments. What it can say is when answers of 500 and above
-//! were many: in an interval, at least `least` of them and `share` percent of all requests. Intervals that follow
-//! each other make one mark.
+//! The log store has requests, not restarts or deployments. A burst is an interval with at least `least`
+//! responses of 500 and above that are at least `share` percent of all requests. Consecutive intervals make
+//! one mark.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use crate::desk::Asking;
-use crate::grafana::answer::{Count, Question, errors};
-use crate::grafana::buckets::{Buckets, Span};
-use crate::grafana::parameters::Parameters;
+use crate::grafana::answer::{PanelQuery, StatusCount, errors};
+use crate::grafana::buckets::{Buckets, TimeSpan};
+use crate::grafana::parameters::TargetParameters;
 use crate::grafana::request::{Annotations, Range};
-use crate::grafana::target::Target;
+use crate::grafana::target::QueryTarget;
 use crate::grafana::time;
-use crate::refusal::Refusal;
+use crate::query_pool::StoreSession;
+use crate::refusal::PlainRefusal;
 
-/// What all marks are tagged with.
+/// The tags of all marks.
 const TAGS: [&str; 2] = ["errors", "5xx"];
-/// How many answers of 500 and above make a burst, if nothing is said.
+/// The default number of responses of 500 and above that make a burst.
 const LEAST: i64 = 5;
-/// How many percent of requests make a burst, if nothing is said.
+/// The default share of requests that makes a burst, in percent.
 const SHARE: i64 = 5;
-/// What is looked at where no range is given: the day before, in milliseconds.
+/// The default range, in milliseconds: the last day.
 const USUAL_SPAN: i64 = 86_400_000;
 
-/// When failures were many.
+/// A period with many failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Burst {
-    /// Milliseconds since 1970.
+struct AnnotationBurst {
+    /// The start in milliseconds since 1970.
     from: i64,
     to: i64,
     requests: i64,
     statuses: BTreeMap<i64, i64>,
 }
 
-impl Burst {
+impl AnnotationBurst {
     fn title(&self) -> String {
         let failed: i64 = self.statuses.values().sum();
         format!("{failed} of {} requests failed", self.requests)
@@ -50,14 +50,14 @@ impl Burst {
     }
 }
 
-/// Answers `/annotations`. The query is `errors` with parameters, or nothing, or `#tag`s that marks must have.
+/// Handles `/annotations`. The query is `errors` with parameters, empty, or `#tag`s that marks must have.
 pub(crate) fn annotations(
     request: &Annotations,
     now: SystemTime,
-    asking: &mut Asking<'_>,
-) -> Result<Value, Refusal> {
+    session: &mut StoreSession<'_>,
+) -> Result<Value, PlainRefusal> {
     let now = time::of_system(now);
-    let usual = Span { from: now - USUAL_SPAN, to: now };
+    let usual = TimeSpan { from: now - USUAL_SPAN, to: now };
     let span = request.range.as_ref().map_or(Ok(usual), Range::span)?;
     let query = request.annotation.get("query").and_then(Value::as_str).unwrap_or_default();
     let (tags, words): (Vec<&str>, Vec<&str>) =
@@ -65,13 +65,13 @@ pub(crate) fn annotations(
     if tags.iter().any(|tag| !TAGS.contains(&tag.trim_start_matches('#'))) {
         return Ok(json!([]));
     }
-    let text = if words.is_empty() { Target::Errors.name().to_owned() } else { words.join(" ") };
-    let (target, parameters) = Parameters::of_text(&text)?;
-    if target != Target::Errors {
-        return Err(Refusal::wrong("annotations are of `errors`; write `errors?host=a.test&share=10`"));
+    let text = if words.is_empty() { QueryTarget::Errors.name().to_owned() } else { words.join(" ") };
+    let (target, parameters) = TargetParameters::of_text(&text)?;
+    if target != QueryTarget::Errors {
+        return Err(PlainRefusal::wrong("annotations are of `errors`; write `errors?host=a.test&share=10`"));
     }
-    let question = Question { target, parameters, span, least: 0, points: usize::MAX };
-    let marks: Vec<Value> = bursts(&question, asking)?
+    let question = PanelQuery { target, parameters, span, least: 0, points: usize::MAX };
+    let marks: Vec<Value> = bursts(&question, session)?
         .iter()
         .map(|burst| {
             json!({
@@ -88,34 +88,37 @@ pub(crate) fn annotations(
     Ok(Value::Array(marks))
 }
 
-/// The same as a table, which is how newer versions of Grafana ask for marks.
-pub(crate) fn table(question: &Question, asking: &mut Asking<'_>) -> Result<Value, Refusal> {
+/// The marks as a table, which newer versions of Grafana request.
+pub(crate) fn table(question: &PanelQuery, session: &mut StoreSession<'_>) -> Result<Value, PlainRefusal> {
     let columns =
         [("time", "time"), ("timeEnd", "time"), ("title", "string"), ("text", "string"), ("tags", "string")];
     let columns = columns.map(|(text, kind)| json!({ "text": text, "type": kind }));
-    let rows: Vec<Value> = bursts(question, asking)?
+    let rows: Vec<Value> = bursts(question, session)?
         .iter()
         .map(|burst| json!([burst.from, burst.to, burst.title(), burst.text(), TAGS.join(",")]))
         .collect();
     Ok(json!({ "columns": columns, "rows": rows, "type": "table" }))
 }
 
-fn bursts(question: &Question, asking: &mut Asking<'_>) -> Result<Vec<Burst>, Refusal> {
-    let (buckets, counts) = errors(question, asking)?;
+fn bursts(
+    question: &PanelQuery,
+    session: &mut StoreSession<'_>,
+) -> Result<Vec<AnnotationBurst>, PlainRefusal> {
+    let (buckets, counts) = errors(question, session)?;
     let least = question.parameters.least.unwrap_or(LEAST);
     let share = question.parameters.share.unwrap_or(SHARE);
     Ok(join(&buckets, &counts, least, share))
 }
 
-fn join(buckets: &Buckets, counts: &[Count], least: i64, share: i64) -> Vec<Burst> {
-    let mut bursts: Vec<Burst> = Vec::new();
+fn join(buckets: &Buckets, counts: &[StatusCount], least: i64, share: i64) -> Vec<AnnotationBurst> {
+    let mut bursts: Vec<AnnotationBurst> = Vec::new();
     for (bucket, count) in counts.iter().enumerate() {
         let failed = count.failed();
         if failed < least || failed.saturating_mul(100) < count.requests.saturating_mul(share) {
             continue;
         }
         let (from, to) = (buckets.begins(bucket), buckets.begins(bucket + 1));
-        let fresh = Burst { from, to, requests: 0, statuses: BTreeMap::new() };
+        let fresh = AnnotationBurst { from, to, requests: 0, statuses: BTreeMap::new() };
         let mut burst = bursts.pop_if(|burst| burst.to == from).unwrap_or(fresh);
         burst.to = to;
         burst.requests += count.requests;
@@ -129,13 +132,13 @@ fn join(buckets: &Buckets, counts: &[Count], least: i64, share: i64) -> Vec<Burs
 
 #[cfg(test)]
 mod tests {
-    use super::{Count, join};
-    use crate::grafana::buckets::{Buckets, Span};
+    use super::{StatusCount, join};
+    use crate::grafana::buckets::{Buckets, TimeSpan};
 
     #[test]
     fn bursts_join_and_need_number_and_share() {
-        let buckets = Buckets::of(Span { from: 0, to: 6000 }, Some(1000), 0, 10).unwrap();
-        let count = |requests, statuses: &[(i64, i64)]| Count { requests, statuses: statuses.to_vec() };
+        let buckets = Buckets::of(TimeSpan { from: 0, to: 6000 }, Some(1000), 0, 10).unwrap();
+        let count = |requests, statuses: &[(i64, i64)]| StatusCount { requests, statuses: statuses.to_vec() };
         let counts = [
             count(100, &[(500, 4)]),
             count(100, &[(502, 3), (503, 2)]),

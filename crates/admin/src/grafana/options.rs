@@ -1,38 +1,38 @@
-//! What menus and variables of Grafana are filled with.
+//! Values for Grafana's menus and variables.
 
 use std::time::SystemTime;
 
-use offramp_analytics::{Filter, Top, Value as Cell};
+use offramp_analytics::{RequestFilter, SqlValue, Top};
 use serde_json::{Value, json};
 
-use crate::desk::Asking;
-use crate::grafana::buckets::Span;
-use crate::grafana::parameters::{Key, Parameters};
-use crate::grafana::request::{PayloadOptions, Range, Search, TagValues, Variable};
-use crate::grafana::target::{ALL, Target};
+use crate::grafana::buckets::TimeSpan;
+use crate::grafana::parameters::{ParameterKey, TargetParameters};
+use crate::grafana::request::{PayloadOptions, Range, TagValues, TargetSearch, VariableQuery};
+use crate::grafana::target::{ALL, QueryTarget};
 use crate::grafana::time;
-use crate::refusal::Refusal;
+use crate::query_pool::StoreSession;
+use crate::refusal::PlainRefusal;
 
-/// What is looked at where no range is given: 30 days, in milliseconds.
+/// The default range, in milliseconds: 30 days.
 const USUAL_SPAN: i64 = 30 * 86_400_000;
-/// So many values a menu has.
+/// The maximum number of values in a menu.
 const VALUES: usize = 200;
 
-/// Answers `/search`: `values(hosts)` and the like fill variables, everything else finds targets by a part of
-/// their name.
+/// Handles `/search`: `values(hosts)` and similar fill variables, other texts find targets by a part of their
+/// name.
 pub(crate) fn search(
-    request: &Search,
+    request: &TargetSearch,
     places: bool,
     now: SystemTime,
-    asking: &mut Asking<'_>,
-) -> Result<Value, Refusal> {
+    session: &mut StoreSession<'_>,
+) -> Result<Value, PlainRefusal> {
     let text = request.target.as_deref().unwrap_or_default().trim();
     if let Some(inner) = values_of(text) {
-        return Ok(json!(values(inner, None, now, asking)?));
+        return Ok(json!(values(inner, None, now, session)?));
     }
     let part = text.split('?').next().unwrap_or_default();
     let part = if part == "select metric" { "" } else { part };
-    let names: Vec<&str> = shown(places).map(Target::name).filter(|name| name.contains(part)).collect();
+    let names: Vec<&str> = shown(places).map(QueryTarget::name).filter(|name| name.contains(part)).collect();
     Ok(json!(names))
 }
 
@@ -42,54 +42,54 @@ fn values_of(text: &str) -> Option<&str> {
 }
 
 /// The targets that can be answered.
-fn shown(places: bool) -> impl Iterator<Item = Target> {
+fn shown(places: bool) -> impl Iterator<Item = QueryTarget> {
     ALL.into_iter().filter(move |target| places || !target.needs_places())
 }
 
-/// The names of a list, the heaviest first.
+/// The names in a list, heaviest first.
 fn values(
     text: &str,
-    span: Option<Span>,
+    span: Option<TimeSpan>,
     now: SystemTime,
-    asking: &mut Asking<'_>,
-) -> Result<Vec<String>, Refusal> {
-    let (target, parameters) = Parameters::of_text(text)?;
-    let Target::List(top) = target else {
-        return Err(Refusal::wrong(format!(
+    session: &mut StoreSession<'_>,
+) -> Result<Vec<String>, PlainRefusal> {
+    let (target, parameters) = TargetParameters::of_text(text)?;
+    let QueryTarget::List(top) = target else {
+        return Err(PlainRefusal::wrong(format!(
             "`{}` is no list: write values(hosts) or the like",
             target.name()
         )));
     };
     let limit = parameters.limit.unwrap_or(VALUES);
-    names(top, parameters.filter(target), limit, span.unwrap_or_else(|| usual(now)), asking)
+    names(top, parameters.filter(target), limit, span.unwrap_or_else(|| usual(now)), session)
 }
 
-fn usual(now: SystemTime) -> Span {
+fn usual(now: SystemTime) -> TimeSpan {
     let now = time::of_system(now);
-    Span { from: now - USUAL_SPAN, to: now }
+    TimeSpan { from: now - USUAL_SPAN, to: now }
 }
 
 fn names(
     top: Top,
-    filter: Filter,
+    filter: RequestFilter,
     limit: usize,
-    span: Span,
-    asking: &mut Asking<'_>,
-) -> Result<Vec<String>, Refusal> {
-    let filter = Filter {
+    span: TimeSpan,
+    session: &mut StoreSession<'_>,
+) -> Result<Vec<String>, PlainRefusal> {
+    let filter = RequestFilter {
         since: Some(time::system(span.from)),
         until: Some(time::system(span.to)),
         limit: Some(limit),
         ..filter
     };
-    let answer = asking.top(top, &filter)?;
-    let name = |row: &Vec<Cell>| match row.first() {
-        Some(Cell::Text(text)) => Some(text.clone()),
-        Some(Cell::Int(number)) => Some(number.to_string()),
+    let answer = session.top(top, &filter)?;
+    let name = |row: &Vec<SqlValue>| match row.first() {
+        Some(SqlValue::Text(text)) => Some(text.clone()),
+        Some(SqlValue::Int(number)) => Some(number.to_string()),
         _ => None,
     };
     let mut names: Vec<String> = Vec::new();
-    // A page may be in the list once for each host.
+    // A page may be in the list once per host.
     for name in answer.rows.iter().filter_map(name) {
         if !names.contains(&name) {
             names.push(name);
@@ -98,38 +98,38 @@ fn names(
     Ok(names)
 }
 
-/// Answers `/variable`: the payload is `{"target": "hosts"}` with parameters in its text, or that text alone.
+/// Handles `/variable`: the payload is `{"target": "hosts"}` with parameters in its text, or that text alone.
 pub(crate) fn variable(
-    request: &Variable,
+    request: &VariableQuery,
     now: SystemTime,
-    asking: &mut Asking<'_>,
-) -> Result<Value, Refusal> {
-    let missing = || Refusal::wrong("a variable asks for a list: write {\"target\": \"hosts\"}");
+    session: &mut StoreSession<'_>,
+) -> Result<Value, PlainRefusal> {
+    let missing = || PlainRefusal::wrong("a variable asks for a list: write {\"target\": \"hosts\"}");
     let text = match request.payload.as_ref().ok_or_else(missing)? {
         Value::String(text) => text.as_str(),
         payload => payload.get("target").and_then(Value::as_str).ok_or_else(missing)?,
     };
     let span = request.range.as_ref().map(Range::span).transpose()?;
-    let values = values(values_of(text).unwrap_or(text), span, now, asking)?;
+    let values = values(values_of(text).unwrap_or(text), span, now, session)?;
     let options: Vec<Value> =
         values.iter().map(|value| json!({ "__text": value, "__value": value })).collect();
     Ok(Value::Array(options))
 }
 
-/// Answers `/metrics`: every target with what can be said about it.
+/// Handles `/metrics`: every target with its parameters.
 pub(crate) fn metrics(places: bool) -> Value {
     shown(places).map(metric).collect()
 }
 
-fn metric(target: Target) -> Value {
+fn metric(target: QueryTarget) -> Value {
     let payloads: Vec<Value> = target.keys().into_iter().map(payload).collect();
     json!({ "label": target.label(), "value": target.name(), "payloads": payloads })
 }
 
-fn payload(key: Key) -> Value {
+fn payload(key: ParameterKey) -> Value {
     let kind = match key {
-        // Hosts are asked for when the menu opens.
-        Key::Host => "multi-select",
+        // Hosts are requested when the menu opens.
+        ParameterKey::Host => "multi-select",
         _ if key.choices().is_empty() => "input",
         _ => "select",
     };
@@ -144,22 +144,25 @@ fn options<T: AsRef<str>>(values: &[T]) -> Value {
     values.iter().map(|value| json!({ "label": value.as_ref(), "value": value.as_ref() })).collect()
 }
 
-/// Answers `/metric-payload-options`.
+/// Handles `/metric-payload-options`.
 pub(crate) fn payload_options(
     request: &PayloadOptions,
     now: SystemTime,
-    asking: &mut Asking<'_>,
-) -> Result<Value, Refusal> {
+    session: &mut StoreSession<'_>,
+) -> Result<Value, PlainRefusal> {
     match request.name.as_str() {
-        "host" => Ok(options(&names(Top::Hosts, Filter::default(), VALUES, usual(now), asking)?)),
-        name => match [Key::Bots, Key::By, Key::Format].into_iter().find(|key| key.name() == name) {
+        "host" => Ok(options(&names(Top::Hosts, RequestFilter::default(), VALUES, usual(now), session)?)),
+        name => match [ParameterKey::Bots, ParameterKey::By, ParameterKey::Format]
+            .into_iter()
+            .find(|key| key.name() == name)
+        {
             Some(key) => Ok(options(key.choices())),
-            None => Err(Refusal::wrong(format!("the parameter `{name}` has no values to choose from"))),
+            None => Err(PlainRefusal::wrong(format!("the parameter `{name}` has no values to choose from"))),
         },
     }
 }
 
-/// Answers `/tag-keys`.
+/// Handles `/tag-keys`, for ad hoc filters.
 pub(crate) fn tag_keys() -> Value {
     ["host", "client", "network", "bots"]
         .into_iter()
@@ -167,21 +170,21 @@ pub(crate) fn tag_keys() -> Value {
         .collect()
 }
 
-/// Answers `/tag-values`.
+/// Handles `/tag-values`, for ad hoc filters.
 pub(crate) fn tag_values(
     request: &TagValues,
     now: SystemTime,
-    asking: &mut Asking<'_>,
-) -> Result<Value, Refusal> {
+    session: &mut StoreSession<'_>,
+) -> Result<Value, PlainRefusal> {
     let top = match request.key.as_str() {
         "host" => Top::Hosts,
         "client" => Top::Clients,
         "network" => Top::Networks,
         "bots" => {
-            return Ok(Key::Bots.choices().iter().map(|choice| json!({ "text": choice })).collect());
+            return Ok(ParameterKey::Bots.choices().iter().map(|choice| json!({ "text": choice })).collect());
         }
-        key => return Err(Refusal::wrong(format!("there is no filter `{key}`"))),
+        key => return Err(PlainRefusal::wrong(format!("there is no filter `{key}`"))),
     };
-    let values = names(top, Filter::default(), VALUES, usual(now), asking)?;
+    let values = names(top, RequestFilter::default(), VALUES, usual(now), session)?;
     Ok(values.iter().map(|value| json!({ "text": value })).collect())
 }

@@ -1,24 +1,24 @@
-//! What is said about a target: which host, whom to leave out, how much.
+//! Parameters of a target: hosts, exclusions, limits.
 //!
-//! It comes from three places, the later ones going before the earlier: the payload of the target (JSON), the
-//! target's text (`pages?host=a.test&limit=5`), and the dashboard's ad hoc filters, which can only narrow. Nothing
-//! is passed over: what is not understood is refused with a sentence.
+//! They have three sources, later ones taking precedence: the payload of the target (JSON), the target's text
+//! (`pages?host=a.test&limit=5`), and the dashboard's ad hoc filters, which can only narrow. Nothing is
+//! ignored: an invalid parameter is refused with a sentence.
 
 mod decode;
 
-use offramp_analytics::question::{Bots, Order};
-use offramp_analytics::{Filter, Network};
+use offramp_analytics::question::{Bots, SortOrder};
+use offramp_analytics::{AddressRange, RequestFilter};
 use serde_json::Value;
 
 use crate::grafana::request::AdhocFilter;
-use crate::grafana::target::{Shape, Target};
+use crate::grafana::target::{PanelShape, QueryTarget};
 use crate::grafana::time::duration;
-use crate::refusal::Refusal;
+use crate::refusal::PlainRefusal;
 use decode::{percent, values_of_json, values_of_text};
 
 /// The name of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum ParameterKey {
     Host,
     Exclude,
     Bots,
@@ -31,20 +31,20 @@ pub(crate) enum Key {
     Least,
 }
 
-const KEYS: [Key; 10] = [
-    Key::Host,
-    Key::Exclude,
-    Key::Bots,
-    Key::Limit,
-    Key::By,
-    Key::Interval,
-    Key::Format,
-    Key::Text,
-    Key::Share,
-    Key::Least,
+const KEYS: [ParameterKey; 10] = [
+    ParameterKey::Host,
+    ParameterKey::Exclude,
+    ParameterKey::Bots,
+    ParameterKey::Limit,
+    ParameterKey::By,
+    ParameterKey::Interval,
+    ParameterKey::Format,
+    ParameterKey::Text,
+    ParameterKey::Share,
+    ParameterKey::Least,
 ];
 
-impl Key {
+impl ParameterKey {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -64,7 +64,7 @@ impl Key {
         KEYS.into_iter().find(|key| key.name() == name)
     }
 
-    /// What it means, for menus.
+    /// The meaning, for menus.
     pub(crate) const fn hint(self) -> &'static str {
         match self {
             Self::Host => "all hosts",
@@ -80,7 +80,7 @@ impl Key {
         }
     }
 
-    /// The values to choose from, where there are few.
+    /// The values to choose from, if they are few.
     pub(crate) const fn choices(self) -> &'static [&'static str] {
         match self {
             Self::Bots => &["include", "only", "exclude"],
@@ -91,39 +91,38 @@ impl Key {
     }
 }
 
-/// The largest `limit`.
 pub(crate) const MOST: usize = 10_000;
 
-/// What is said about a target.
+/// The parameters of a target.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Parameters {
-    /// None: all.
+pub(crate) struct TargetParameters {
+    /// The hosts; empty for all.
     pub(crate) hosts: Vec<String>,
-    pub(crate) exclude: Vec<Network>,
+    pub(crate) exclude: Vec<AddressRange>,
     pub(crate) bots: Option<Bots>,
     pub(crate) limit: Option<usize>,
-    pub(crate) by: Option<Order>,
-    /// In milliseconds.
+    pub(crate) by: Option<SortOrder>,
+    /// The length of intervals in milliseconds.
     pub(crate) interval: Option<i64>,
-    pub(crate) shape: Option<Shape>,
+    pub(crate) shape: Option<PanelShape>,
     pub(crate) text: Option<String>,
-    /// In percent.
+    /// The share of failed requests in percent.
     pub(crate) share: Option<i64>,
     pub(crate) least: Option<i64>,
-    /// Whether filters contradict each other, so that nothing passes.
+    /// Set if filters contradict each other, so that no request matches.
     pub(crate) nothing: bool,
 }
 
-impl Parameters {
-    /// Splits a target's text into the target and what is said about it.
-    pub(crate) fn of_text(text: &str) -> Result<(Target, Self), Refusal> {
+impl TargetParameters {
+    /// Splits a target's text into the target and its parameters.
+    pub(crate) fn of_text(text: &str) -> Result<(QueryTarget, Self), PlainRefusal> {
         Self::read(text, &[])
     }
 
-    /// The target of a text, with what its text and the payloads say.
-    pub(crate) fn read(text: &str, payloads: &[&Value]) -> Result<(Target, Self), Refusal> {
+    /// The target of a text, with the parameters in its text and the payloads.
+    pub(crate) fn read(text: &str, payloads: &[&Value]) -> Result<(QueryTarget, Self), PlainRefusal> {
         let (name, said) = text.split_once('?').unwrap_or((text, ""));
-        let target = Target::of(name.trim())?;
+        let target = QueryTarget::of(name.trim())?;
         let mut parameters = Self::default();
         for payload in payloads {
             parameters.take_json(target, payload)?;
@@ -131,16 +130,17 @@ impl Parameters {
         for pair in said.split('&').filter(|pair| !pair.trim().is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent(value)
-                .ok_or_else(|| Refusal::wrong(format!("`{value}` has a % that no two digits follow")))?;
+                .ok_or_else(|| PlainRefusal::wrong(format!("`{value}` has a % that no two digits follow")))?;
             let key = Self::key(target, key.trim())?;
-            let values = if key == Key::Text { vec![value] } else { values_of_text(&value) };
+            let values = if key == ParameterKey::Text { vec![value] } else { values_of_text(&value) };
             parameters.set(key, &values)?;
         }
         Ok((target, parameters))
     }
 
-    fn take_json(&mut self, target: Target, payload: &Value) -> Result<(), Refusal> {
-        let wrong = || Refusal::wrong("the payload is no object like {\"host\": \"a.test\", \"limit\": 5}");
+    fn take_json(&mut self, target: QueryTarget, payload: &Value) -> Result<(), PlainRefusal> {
+        let wrong =
+            || PlainRefusal::wrong("the payload is no object like {\"host\": \"a.test\", \"limit\": 5}");
         match payload {
             Value::Null => Ok(()),
             Value::String(text) if text.trim().is_empty() => Ok(()),
@@ -151,8 +151,8 @@ impl Parameters {
             Value::Object(object) => {
                 for (key, value) in object {
                     let key = Self::key(target, key)?;
-                    let values = values_of_json(value, key == Key::Text).ok_or_else(|| {
-                        Refusal::wrong(format!(
+                    let values = values_of_json(value, key == ParameterKey::Text).ok_or_else(|| {
+                        PlainRefusal::wrong(format!(
                             "`{}` in the payload is neither text, number nor a list",
                             key.name()
                         ))
@@ -165,11 +165,11 @@ impl Parameters {
         }
     }
 
-    fn key(target: Target, name: &str) -> Result<Key, Refusal> {
+    fn key(target: QueryTarget, name: &str) -> Result<ParameterKey, PlainRefusal> {
         let keys = target.keys();
-        Key::of(name).filter(|key| keys.contains(key)).ok_or_else(|| {
+        ParameterKey::of(name).filter(|key| keys.contains(key)).ok_or_else(|| {
             let known: Vec<&str> = keys.iter().map(|key| key.name()).collect();
-            Refusal::wrong(format!(
+            PlainRefusal::wrong(format!(
                 "`{}` has no parameter `{name}`; it has {}",
                 target.name(),
                 known.join(", ")
@@ -177,14 +177,14 @@ impl Parameters {
         })
     }
 
-    /// Sets a parameter; without a value it is as if it were not there.
-    fn set(&mut self, key: Key, values: &[String]) -> Result<(), Refusal> {
+    /// Sets a parameter; an empty value removes it.
+    fn set(&mut self, key: ParameterKey, values: &[String]) -> Result<(), PlainRefusal> {
         match key {
-            Key::Host => {
+            ParameterKey::Host => {
                 self.hosts = values.iter().map(|host| host.to_ascii_lowercase()).collect();
                 return Ok(());
             }
-            Key::Exclude => {
+            ParameterKey::Exclude => {
                 self.exclude = networks(values)?;
                 return Ok(());
             }
@@ -193,44 +193,48 @@ impl Parameters {
         let value = match values {
             [] => return Ok(()),
             [value] => value.as_str(),
-            _ => return Err(Refusal::wrong(format!("`{}` has more than one value", key.name()))),
+            _ => return Err(PlainRefusal::wrong(format!("`{}` has more than one value", key.name()))),
         };
         let wrong = |meant: &str| {
-            Refusal::wrong(format!("`{}={value}` is not understood: it is {meant}", key.name()))
+            PlainRefusal::wrong(format!("`{}={value}` is not understood: it is {meant}", key.name()))
         };
         let number = |most: i64| value.parse().ok().filter(|number| (1..=most).contains(number));
         match key {
-            Key::Bots => {
+            ParameterKey::Bots => {
                 self.bots = Some(bots(value).ok_or_else(|| wrong("include, only or exclude"))?);
             }
-            Key::Limit => {
+            ParameterKey::Limit => {
                 let limit = value.parse().ok().filter(|limit| (1..=MOST).contains(limit));
                 self.limit = Some(limit.ok_or_else(|| wrong("a number from 1 to 10000"))?);
             }
-            Key::By => {
+            ParameterKey::By => {
                 self.by = Some(match value {
-                    "requests" => Order::Requests,
-                    "bytes" => Order::Bytes,
+                    "requests" => SortOrder::Requests,
+                    "bytes" => SortOrder::Bytes,
                     _ => return Err(wrong("requests or bytes")),
                 });
             }
-            Key::Interval if matches!(value, "auto" | "$__auto") => self.interval = None,
-            Key::Interval => {
+            ParameterKey::Interval if matches!(value, "auto" | "$__auto") => self.interval = None,
+            ParameterKey::Interval => {
                 self.interval = Some(duration(value).ok_or_else(|| wrong("a time like 30s, 5m, 6h or 1d"))?);
             }
-            Key::Format => {
+            ParameterKey::Format => {
                 self.shape = Some(shape(value).ok_or_else(|| wrong("time_series or table"))?);
             }
-            Key::Text => self.text = Some(value.to_owned()),
-            Key::Share => self.share = Some(number(100).ok_or_else(|| wrong("a percentage from 1 to 100"))?),
-            Key::Least => self.least = Some(number(i64::MAX).ok_or_else(|| wrong("a number from 1 on"))?),
-            Key::Host | Key::Exclude => {}
+            ParameterKey::Text => self.text = Some(value.to_owned()),
+            ParameterKey::Share => {
+                self.share = Some(number(100).ok_or_else(|| wrong("a percentage from 1 to 100"))?);
+            }
+            ParameterKey::Least => {
+                self.least = Some(number(i64::MAX).ok_or_else(|| wrong("a number from 1 on"))?);
+            }
+            ParameterKey::Host | ParameterKey::Exclude => {}
         }
         Ok(())
     }
 
     /// Narrows by the filters of a dashboard.
-    pub(crate) fn narrow(&mut self, filters: &[AdhocFilter]) -> Result<(), Refusal> {
+    pub(crate) fn narrow(&mut self, filters: &[AdhocFilter]) -> Result<(), PlainRefusal> {
         for filter in filters {
             let mut values = filter.values.clone().unwrap_or_default();
             if values.is_empty() {
@@ -249,18 +253,18 @@ impl Parameters {
                 ("client" | "network", "!=" | "!=|") => self.exclude.extend(networks(&values)?),
                 ("bots", "=") => {
                     let value = values.first().map_or("", String::as_str);
-                    let wrong = || Refusal::wrong("the filter `bots` is include, only or exclude");
+                    let wrong = || PlainRefusal::wrong("the filter `bots` is include, only or exclude");
                     self.bots = Some(bots(value).ok_or_else(wrong)?);
                 }
                 ("host" | "client" | "network" | "bots", operator) => {
-                    return Err(Refusal::wrong(format!(
+                    return Err(PlainRefusal::wrong(format!(
                         "the filter `{}` has no operator `{operator}`: there are host =, client !=, network != \
                          and bots =",
                         filter.key
                     )));
                 }
                 (key, _) => {
-                    return Err(Refusal::wrong(format!(
+                    return Err(PlainRefusal::wrong(format!(
                         "there is no filter `{key}`; there are host, client, network and bots"
                     )));
                 }
@@ -269,22 +273,22 @@ impl Parameters {
         Ok(())
     }
 
-    /// The filter of questions about a target, without a range of time and a limit.
-    pub(crate) fn filter(&self, target: Target) -> Filter {
-        let bots = if target == Target::BlogHits { Bots::Excluded } else { Bots::Included };
-        let order = if target == Target::OutboundData { Order::Bytes } else { Order::Requests };
-        Filter {
+    /// The filter of queries about a target, without a range of time and a limit.
+    pub(crate) fn filter(&self, target: QueryTarget) -> RequestFilter {
+        let bots = if target == QueryTarget::BlogHits { Bots::Excluded } else { Bots::Included };
+        let order = if target == QueryTarget::OutboundData { SortOrder::Bytes } else { SortOrder::Requests };
+        RequestFilter {
             hosts: self.hosts.clone(),
             exclude: self.exclude.clone(),
             bots: self.bots.unwrap_or(bots),
             order: self.by.unwrap_or(order),
-            ..Filter::default()
+            ..RequestFilter::default()
         }
     }
 }
 
-fn networks(values: &[String]) -> Result<Vec<Network>, Refusal> {
-    values.iter().map(|value| value.parse::<Network>().map_err(Refusal::from)).collect()
+fn networks(values: &[String]) -> Result<Vec<AddressRange>, PlainRefusal> {
+    values.iter().map(|value| value.parse::<AddressRange>().map_err(PlainRefusal::from)).collect()
 }
 
 fn bots(value: &str) -> Option<Bots> {
@@ -296,11 +300,11 @@ fn bots(value: &str) -> Option<Bots> {
     }
 }
 
-/// What panels and parameters call the shape of an answer.
-pub(crate) fn shape(value: &str) -> Option<Shape> {
+/// Parses the shape of an answer, under the names in panels and parameters.
+pub(crate) fn shape(value: &str) -> Option<PanelShape> {
     match value {
-        "time_series" | "timeseries" | "timeserie" => Some(Shape::Series),
-        "table" => Some(Shape::Table),
+        "time_series" | "timeseries" | "timeserie" => Some(PanelShape::Series),
+        "table" => Some(PanelShape::Table),
         _ => None,
     }
 }

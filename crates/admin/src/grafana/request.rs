@@ -1,20 +1,20 @@
-//! What Grafana sends. Fields that say nothing about the answer are not here and are passed over.
+//! Requests of Grafana. Fields without influence on the answer are ignored.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::grafana::buckets::Span;
+use crate::grafana::buckets::TimeSpan;
 use crate::grafana::time;
-use crate::refusal::Refusal;
+use crate::refusal::PlainRefusal;
 
-/// `/query`.
+/// The body of `/query`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Query {
+pub(crate) struct GrafanaQuery {
     pub(crate) range: Option<Range>,
     pub(crate) interval_ms: Option<f64>,
     pub(crate) max_data_points: Option<f64>,
-    pub(crate) targets: Option<Vec<Asked>>,
+    pub(crate) targets: Option<Vec<TargetRequest>>,
     pub(crate) adhoc_filters: Option<Vec<AdhocFilter>>,
 }
 
@@ -26,70 +26,70 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    pub(crate) fn span(&self) -> Result<Span, Refusal> {
+    pub(crate) fn span(&self) -> Result<TimeSpan, PlainRefusal> {
         let (from, to) = (time::of_json(&self.from)?, time::of_json(&self.to)?);
         if from > to {
-            return Err(Refusal::wrong("the time range ends before it begins"));
+            return Err(PlainRefusal::wrong("the time range ends before it begins"));
         }
-        Ok(Span { from, to })
+        Ok(TimeSpan { from, to })
     }
 }
 
 /// One target of a panel.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Asked {
+pub(crate) struct TargetRequest {
     pub(crate) target: Option<String>,
     pub(crate) ref_id: Option<String>,
-    /// `timeserie`, `timeseries` or `table`.
+    /// The shape: `timeserie`, `timeseries` or `table`.
     #[serde(rename = "type")]
     pub(crate) kind: Option<String>,
     pub(crate) hide: Option<bool>,
-    /// Parameters.
+    /// The parameters of the target.
     pub(crate) payload: Option<Value>,
-    /// What older versions of the plugin call the payload.
+    /// The payload in older versions of the plugin.
     pub(crate) data: Option<Value>,
 }
 
-/// A filter over all panels.
+/// An ad hoc filter over all panels.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AdhocFilter {
     pub(crate) key: String,
     pub(crate) operator: String,
     pub(crate) value: Option<String>,
-    /// Of the operators that take several.
+    /// The values of operators that take several.
     pub(crate) values: Option<Vec<String>>,
 }
 
-/// `/annotations`.
+/// The body of `/annotations`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Annotations {
     pub(crate) range: Option<Range>,
-    /// Given back as it came.
+    /// Returned unchanged in every mark.
     pub(crate) annotation: Value,
 }
 
-/// `/search`.
+/// The body of `/search`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Search {
+pub(crate) struct TargetSearch {
     pub(crate) target: Option<String>,
 }
 
-/// `/tag-values`.
+/// The body of `/tag-values`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TagValues {
     pub(crate) key: String,
 }
 
-/// `/metric-payload-options`.
+/// The body of `/metric-payload-options`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PayloadOptions {
     pub(crate) name: String,
 }
 
-/// `/variable`.
+/// The body of `/variable`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Variable {
+pub(crate) struct VariableQuery {
     pub(crate) payload: Option<Value>,
     pub(crate) range: Option<Range>,
 }

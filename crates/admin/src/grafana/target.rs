@@ -1,56 +1,55 @@
-//! What a panel can ask for, by name. Names are in users' dashboards: one may be added, none changes.
+//! Targets of panels, by name. Names are in users' dashboards: targets may be added, a name never changes.
 
 use offramp_analytics::Top;
 
-use crate::grafana::parameters::Key;
-use crate::refusal::Refusal;
+use crate::grafana::parameters::ParameterKey;
+use crate::refusal::PlainRefusal;
 
-/// What a panel asks for.
+/// The subject of a panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// Requests of people, bots left out unless asked for.
+pub(crate) enum QueryTarget {
+    /// Requests of people; bots are left out by default.
     BlogHits,
-    /// Requests by site.
+    /// Requests by site, which is a host.
     Sites,
-    /// Bytes that left.
+    /// Bytes sent to clients.
     OutboundData,
-    /// Requests and bytes.
     Traffic,
-    /// The heaviest of something.
+    /// The heaviest items of a list.
     List(Top),
-    /// Requests that have a text.
+    /// Requests with a text.
     Search,
-    /// Answers that say that a server failed.
+    /// Responses that indicate a failed server.
     Errors,
 }
 
-/// Every target.
-pub(crate) const ALL: [Target; 15] = [
-    Target::BlogHits,
-    Target::Sites,
-    Target::OutboundData,
-    Target::Traffic,
-    Target::List(Top::Pages),
-    Target::List(Top::Referrers),
-    Target::List(Top::Hosts),
-    Target::List(Top::Clients),
-    Target::List(Top::Status),
-    Target::List(Top::Agents),
-    Target::List(Top::Networks),
-    Target::List(Top::Countries),
-    Target::List(Top::Cities),
-    Target::Search,
-    Target::Errors,
+/// Every target, in the order of menus.
+pub(crate) const ALL: [QueryTarget; 15] = [
+    QueryTarget::BlogHits,
+    QueryTarget::Sites,
+    QueryTarget::OutboundData,
+    QueryTarget::Traffic,
+    QueryTarget::List(Top::Pages),
+    QueryTarget::List(Top::Referrers),
+    QueryTarget::List(Top::Hosts),
+    QueryTarget::List(Top::Clients),
+    QueryTarget::List(Top::Status),
+    QueryTarget::List(Top::Agents),
+    QueryTarget::List(Top::Networks),
+    QueryTarget::List(Top::Countries),
+    QueryTarget::List(Top::Cities),
+    QueryTarget::Search,
+    QueryTarget::Errors,
 ];
 
-/// How an answer is shaped.
+/// The shape of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum PanelShape {
     Series,
     Table,
 }
 
-impl Target {
+impl QueryTarget {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::BlogHits => "blog_hits",
@@ -63,7 +62,7 @@ impl Target {
         }
     }
 
-    /// What people read in menus.
+    /// The label in menus.
     pub(crate) const fn label(self) -> &'static str {
         match self {
             Self::BlogHits => "Hits by people",
@@ -85,36 +84,44 @@ impl Target {
     }
 
     /// # Errors
-    /// There is none of this name; the text has those that there are.
-    pub(crate) fn of(name: &str) -> Result<Self, Refusal> {
+    /// Unknown name; the text lists the known ones.
+    pub(crate) fn of(name: &str) -> Result<Self, PlainRefusal> {
         ALL.into_iter().find(|target| target.name() == name).ok_or_else(|| {
             let names = ALL.map(Self::name).join(", ");
-            Refusal::wrong(format!("there is no target `{name}`; there are {names}"))
+            PlainRefusal::wrong(format!("there is no target `{name}`; there are {names}"))
         })
     }
 
-    /// Whether it needs a GeoIP file.
+    /// Returns `true` if the target needs a GeoIP file.
     pub(crate) const fn needs_places(self) -> bool {
         matches!(self, Self::List(Top::Countries | Top::Cities))
     }
 
-    /// What it is where neither the panel nor its parameters say.
-    pub(crate) const fn usual_shape(self) -> Shape {
+    /// The default shape, without one from the panel or its parameters.
+    pub(crate) const fn usual_shape(self) -> PanelShape {
         match self {
-            Self::List(_) | Self::Search => Shape::Table,
-            _ => Shape::Series,
+            Self::List(_) | Self::Search => PanelShape::Table,
+            _ => PanelShape::Series,
         }
     }
 
-    /// What can be said about it.
-    pub(crate) fn keys(self) -> Vec<Key> {
-        let mut keys = vec![Key::Host, Key::Exclude, Key::Bots, Key::Interval, Key::Format];
+    /// The parameters that the target takes.
+    pub(crate) fn keys(self) -> Vec<ParameterKey> {
+        let mut keys = vec![
+            ParameterKey::Host,
+            ParameterKey::Exclude,
+            ParameterKey::Bots,
+            ParameterKey::Interval,
+            ParameterKey::Format,
+        ];
         keys.extend(match self {
-            Self::BlogHits | Self::Sites | Self::List(_) => [Key::Limit, Key::By].as_slice(),
-            Self::OutboundData => &[Key::Limit],
-            Self::Traffic => &[Key::By],
-            Self::Search => &[Key::Limit, Key::Text],
-            Self::Errors => &[Key::Share, Key::Least],
+            Self::BlogHits | Self::Sites | Self::List(_) => {
+                [ParameterKey::Limit, ParameterKey::By].as_slice()
+            }
+            Self::OutboundData => &[ParameterKey::Limit],
+            Self::Traffic => &[ParameterKey::By],
+            Self::Search => &[ParameterKey::Limit, ParameterKey::Text],
+            Self::Errors => &[ParameterKey::Share, ParameterKey::Least],
         });
         keys
     }

@@ -1,35 +1,38 @@
-//! Times and durations as Grafana and people write them, in milliseconds.
+//! Times and durations of Grafana and its users, in milliseconds.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::refusal::Refusal;
+use crate::refusal::PlainRefusal;
 
-/// A time of a request: RFC 3339, or milliseconds since 1970.
-pub(crate) fn of_json(value: &Value) -> Result<i64, Refusal> {
+/// Parses the time of a request: RFC 3339, or milliseconds since 1970.
+pub(crate) fn of_json(value: &Value) -> Result<i64, PlainRefusal> {
     let time = match value {
         Value::String(text) => of_text(text),
         Value::Number(number) => number.as_i64().filter(|ms| (0..=LATEST).contains(ms)),
         _ => None,
     };
-    time.ok_or_else(|| Refusal::wrong(format!("{value} is not a time like \"2016-10-31T06:33:44.866Z\"")))
+    time.ok_or_else(|| {
+        PlainRefusal::wrong(format!("{value} is not a time like \"2016-10-31T06:33:44.866Z\""))
+    })
 }
 
-/// 2999-12-31T23:59:59.999Z. The log store counts microseconds in 58 bits, and intervals may end later than ranges.
+/// The time 2999-12-31T23:59:59.999Z. The log store counts microseconds in 58 bits, and intervals may end
+/// after ranges.
 const LATEST: i64 = 32_503_679_999_999;
 
-/// The milliseconds since 1970 of a text of RFC 3339; finer fractions are cut off. Only from
-/// 1970 to 2999.
+/// Parses RFC 3339 into milliseconds since 1970; finer fractions are cut off. Only from 1970 to 2999.
 pub(crate) fn of_text(text: &str) -> Option<i64> {
-    // The parser knows dates without hyphens as well, and names of time zones.
+    // The parser also accepts dates without hyphens, and names of time zones.
     let is_rfc3339 = text.get(4..5) == Some("-") && text.get(7..8) == Some("-") && !text.contains('[');
     let ms = text.parse::<Timestamp>().ok().filter(|_| is_rfc3339)?.as_millisecond();
     (0..=LATEST).contains(&ms).then_some(ms)
 }
 
-/// The milliseconds of a duration like `30s`, `5m`, `6h`, `1d`, `2w`: at least a second, at most 366 days.
+/// Parses a duration like `30s`, `5m`, `6h`, `1d`, `2w` into milliseconds: at least a second, at most 366
+/// days.
 pub(crate) fn duration(text: &str) -> Option<i64> {
     let unit_at = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(unit_at);
@@ -45,12 +48,12 @@ pub(crate) fn duration(text: &str) -> Option<i64> {
     (1..=366 * 86_400).contains(&seconds).then_some(seconds * 1000)
 }
 
-/// A time for the log store. Times here are from 1970 on.
+/// Converts a time for the log store. Times here are from 1970 on.
 pub(crate) fn system(ms: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(ms.max(0).unsigned_abs())
 }
 
-/// The milliseconds since 1970.
+/// Converts a time to milliseconds since 1970.
 pub(crate) fn of_system(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(LATEST))
 }
@@ -67,7 +70,7 @@ mod tests {
             ("2016-10-31T06:33:44.866123Z", 1_477_895_624_866),
             ("2016-10-31T07:33:44.8+01:00", 1_477_895_624_800),
             ("2000-02-29T12:00:00-00:30", 951_827_400_000),
-            // A leap second is the one before it.
+            // A leap second counts as the second before it.
             ("2026-11-21 23:59:60z", 1_795_305_599_000),
         ] {
             assert_eq!(of_text(text), Some(expected), "{text}");

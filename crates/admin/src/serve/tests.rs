@@ -5,7 +5,7 @@ use std::task::Poll;
 use super::*;
 use crate::places::PLACES;
 
-/// Connections that this process has accepted on a port: the kernel shows one that nobody has accepted without an inode.
+/// Connections that this process has accepted on a port: the kernel shows pending ones without an inode.
 fn accepted(port: u16) -> usize {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let own = format!("0100007F:{port:04X}");
@@ -24,12 +24,14 @@ fn no_more_connections_are_open_than_there_are_places_however_many_wait() {
         store: None,
         control: None,
         token: None,
+        users: None,
+        hosts: Arc::default(),
         identity: None,
         mount: Mount::Grafana,
         log: Log::silent(),
     };
     let (_closing, closes) = watch::channel(false);
-    let places = Places::default();
+    let places = ConnectionSlots::default();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let (mut most, mut turns) = (0, 0);
     runtime.block_on(async {

@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
-use offramp_admin::{Admin, Mount, Settings, Store};
+use offramp_admin::{AdminServer, Mount, Settings, Store};
 use offramp_net::Address;
 use offramp_observe::Log;
 use serde_json::Value;
@@ -35,7 +36,7 @@ impl Answer {
 }
 
 pub(crate) struct Client {
-    pub(crate) admin: Admin,
+    pub(crate) admin: AdminServer,
     prefix: &'static str,
 }
 
@@ -46,8 +47,17 @@ pub(crate) fn over(url: &str) -> Client {
 }
 
 pub(crate) fn start(store: Option<Store>, mount: Mount) -> Client {
-    let settings = Settings { store, control: None, token: None, identity: None, mount, log: Log::silent() };
-    let admin = Admin::start(&Address::Tcp("127.0.0.1:0".parse().unwrap()), settings).unwrap();
+    let settings = Settings {
+        store,
+        control: None,
+        token: None,
+        users: None,
+        hosts: Arc::default(),
+        identity: None,
+        mount,
+        log: Log::silent(),
+    };
+    let admin = AdminServer::start(&Address::Tcp("127.0.0.1:0".parse().unwrap()), settings).unwrap();
     let prefix = if mount == Mount::Grafana { "/grafana" } else { "" };
     Client { admin, prefix }
 }

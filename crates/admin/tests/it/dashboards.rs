@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
-use offramp_observe::names::{self, Kind};
+use offramp_observe::names::{self, MetricKind};
 use offramp_testkit::postgres::shared;
 use postgres::SimpleQueryMessage;
 use serde_json::{Value, json};
@@ -172,7 +172,8 @@ fn every_metric_and_label_of_the_dashboard_for_prometheus_exists() {
         for word in &words {
             let metric = names::ALL.iter().find(|metric| {
                 metric.name == word
-                    || metric.kind == Kind::Histogram && word.strip_suffix("_bucket") == Some(metric.name)
+                    || metric.kind == MetricKind::Histogram
+                        && word.strip_suffix("_bucket") == Some(metric.name)
             });
             match metric {
                 Some(metric) => {

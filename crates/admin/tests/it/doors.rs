@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::thread;
 
-use offramp_admin::{Admin, Mount, Settings, Store};
+use offramp_admin::{AdminServer, Mount, Settings, Store};
 use offramp_net::Address;
 use offramp_observe::Log;
 use serde_json::json;
@@ -23,7 +24,10 @@ fn health_says_whether_the_store_can_be_asked() {
     }
     assert!(client.ask("HEAD", "/", "", "").body.is_empty());
     let index = client.raw(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    assert_eq!(index.json(), json!({ "name": "offramp", "grafana": "/grafana/", "api": "/v1/openapi.json" }));
+    assert_eq!(
+        index.json(),
+        json!({ "name": "offramp", "grafana": "/grafana/", "api": "/v1/openapi.json", "page": "/ui/" })
+    );
     let missing = over("sqlite:/nonexistent/access.db").ask("GET", "/", "", "");
     assert_eq!(missing.status, 503, "{}", missing.message());
     let without = start(None, Mount::Grafana).ask("GET", "/", "", "");
@@ -131,19 +135,22 @@ fn a_unix_socket_is_private_and_goes_with_the_interface() {
         store: Some(Store { url: store::shared().into(), geoip: None }),
         control: None,
         token: None,
+        users: None,
+        hosts: Arc::default(),
         mount: Mount::Grafana,
         log: Log::silent(),
     };
-    let admin = Admin::start(&Address::Unix(path.clone()), settings()).unwrap();
+    let admin = AdminServer::start(&Address::Unix(path.clone()), settings()).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.write_all(b"GET /grafana/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
     assert_eq!(read(stream).status, 200);
-    let taken = Admin::start(&Address::Unix(path.clone()), settings()).unwrap_err().to_string();
+    let taken = AdminServer::start(&Address::Unix(path.clone()), settings()).unwrap_err().to_string();
     assert!(taken.contains("admin.sock"), "{taken}");
     drop(admin);
     assert!(!path.exists());
-    let nowhere = Admin::start(&Address::Unix("/nonexistent/admin.sock".into()), settings()).unwrap_err();
+    let nowhere =
+        AdminServer::start(&Address::Unix("/nonexistent/admin.sock".into()), settings()).unwrap_err();
     assert!(nowhere.to_string().contains("make the directory first"), "{nowhere}");
 }
 

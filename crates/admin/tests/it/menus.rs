@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use offramp_admin::target_names;
 use offramp_analytics::entry::RequestPart;
-use offramp_analytics::{Entry, Options, Writer};
+use offramp_analytics::{LogEntry, Options, Writer};
 use serde_json::json;
 
 use super::client::over;
@@ -20,8 +20,13 @@ fn recent() -> (tempfile::TempDir, String) {
         for _ in 0..times {
             let request = RequestPart { path: b"/", ..RequestPart::default() };
             let client = Some("192.0.2.7".parse().unwrap());
-            let entry =
-                Entry { time_us: now, host: Some(host.as_bytes()), client, request, ..Entry::default() };
+            let entry = LogEntry {
+                time_us: now,
+                host: Some(host.as_bytes()),
+                client,
+                request,
+                ..LogEntry::default()
+            };
             writer.add(&entry).unwrap();
         }
     }
@@ -75,8 +80,8 @@ fn variables_and_filters_have_the_values_of_the_store() {
 
 #[test]
 fn the_documentation_has_every_target_and_parameter() {
-    let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/grafana.md")).unwrap();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/how-to/grafana.md"))
+        .unwrap();
     let (_directory, url) = recent();
     for metric in over(&url).good("/metrics", "{}").as_array().unwrap() {
         let payloads = metric["payloads"].as_array().unwrap().iter().map(|payload| &payload["name"]);

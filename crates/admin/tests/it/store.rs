@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, UNIX_EPOCH};
 
 use offramp_analytics::entry::{RequestPart, ResponsePart};
-use offramp_analytics::{Entry, Options, Writer};
+use offramp_analytics::{LogEntry, Options, Writer};
 use tempfile::TempDir;
 
 /// 2016-10-31T06:33:44.866Z, where the documented requests begin, in milliseconds.
@@ -38,8 +38,8 @@ impl Request {
         self.agent != BROWSER
     }
 
-    fn entry(&self) -> Entry<'_> {
-        Entry {
+    fn entry(&self) -> LogEntry<'_> {
+        LogEntry {
             time_us: self.time * 1000,
             host: self.host.map(str::as_bytes),
             client: Some(self.client),
@@ -57,7 +57,7 @@ impl Request {
             },
             referer: self.referer.map(str::as_bytes),
             agent: Some(self.agent.as_bytes()),
-            ..Entry::default()
+            ..LogEntry::default()
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The thread between taps and the store: it gathers events into batches, gives them to the store's thread, and puts
-//! into the spool what that does not take. It never touches the store, so that no store can hold it up.
+//! The thread between taps and store: gathers events into batches, gives them to the store's thread, and
+//! spools what that does not take. It never touches the store, so no store can block it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,93 +8,97 @@ use std::time::{Duration, Instant};
 
 use offramp_observe::panics;
 
-use crate::background::notice::Notice;
-use crate::background::storing::{Job, Report};
+use crate::background::notice::StoreNotice;
+use crate::background::storing::{StoreReport, WriteJob};
 use crate::background::{BackgroundSettings, Counts};
-use crate::ingest::Stop;
-use crate::sink::Identity;
-use crate::spool::{Kept, Spool};
+use crate::batch::BatchId;
+use crate::ingest::StopSignal;
+use crate::spool::{Spool, SpoolOutcome};
 
-/// A message to the thread.
-pub(crate) enum Message {
-    /// Packed entries.
+/// A message to this thread.
+pub(crate) enum KeeperMessage {
+    /// Packed entries from a tap.
     Batch { events: u32, bytes: Vec<u8> },
-    /// From the store's thread.
-    Store(Report),
-    /// Look at the flag that says stop.
+    /// A report of the store's thread.
+    Store(StoreReport),
+    /// A wake-up to check [`Counts::stopping`].
     Stop,
 }
 
-/// Entries that are not given to the store for so long are.
+/// The age at which gathered entries are given to the store.
 const GIVE_AFTER: Duration = Duration::from_millis(900);
 
-/// So many bytes of entries are given without waiting; more than that goes to the spool.
+/// The bytes of entries that are given to the store at once; beyond that they are spooled.
 const GIVE_BYTES: usize = 2 << 20;
 
-/// A store that has not taken a batch for so long is no store to wait for: events go to the spool.
+/// The time after which a store with an unfinished batch counts as hanging, and events are spooled.
 const HANGS_AFTER: Duration = Duration::from_secs(5);
 
-/// At the end a store that takes events may take so long for the last ones.
+/// The time that a healthy store gets for the last batches at shutdown.
 const LAST_BATCHES: Duration = Duration::from_secs(4);
 
-/// The pause after a panic, which the hook has logged.
+/// The pause after a panic, which the panic hook has logged.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-pub(crate) struct Keeper {
+pub(crate) struct StoreKeeper {
     counts: Arc<Counts>,
-    notify: Box<dyn FnMut(&Notice) + Send>,
+    notify: Box<dyn FnMut(&StoreNotice) + Send>,
     spool: Spool,
-    jobs: SyncSender<Job>,
-    /// Ends the waiting of the store's thread.
-    stop: Stop,
-    /// What the store's thread has, and has not reported on.
-    given: Option<Given>,
-    /// The next batch, and its deadline.
-    gathered: Vec<u8>,
-    gathered_events: u32,
-    give_at: Option<Instant>,
+    jobs: SyncSender<WriteJob>,
+    /// Interrupts waits of the store's thread.
+    stop: StopSignal,
+    /// The batch that the store's thread works on.
+    given: Option<PendingBatch>,
+    gathered: UnsentBatch,
     /// The identity of the last batch.
-    identity: Identity,
-    /// Whether the store takes events, as far as is known.
+    identity: BatchId,
+    /// Set while the store accepts events, as far as is known.
     well: bool,
-    /// Whether the store has said what it has already: nothing is given before.
+    /// Set once the store has named its last batch: no batch is given before that.
     is_open: bool,
     begun: Instant,
     ended: bool,
-    /// Events that went to the spool since the store did not take them.
+    /// Events spooled since the store stopped to accept them.
     waited: u64,
     dropping: bool,
 }
 
-struct Given {
-    identity: Identity,
+/// The next batch, gathered until it is large or old enough.
+#[derive(Default)]
+struct UnsentBatch {
+    entries: Vec<u8>,
+    events: u32,
+    /// The time at which it is given to the store; `None` while it is empty.
+    give_at: Option<Instant>,
+}
+
+struct PendingBatch {
+    identity: BatchId,
     events: u64,
     bytes: Arc<Vec<u8>>,
     since: Instant,
-    /// Where it ends in the spool, if it is there.
+    /// The end of the batch in the spool, if it was spooled.
     spooled: Option<u64>,
 }
 
-impl Keeper {
+impl StoreKeeper {
     pub(crate) fn new(
         settings: BackgroundSettings,
         counts: Arc<Counts>,
         spool: Spool,
-        jobs: SyncSender<Job>,
-        stop: Stop,
+        jobs: SyncSender<WriteJob>,
+        stop: StopSignal,
     ) -> Self {
         counts.waiting.store(spool.waiting(), Ordering::Relaxed);
         Self {
             counts,
             notify: settings.notify,
-            identity: Identity { generation: spool.generation(), number: 0 },
+            identity: BatchId { generation: spool.generation(), number: 0 },
             spool,
             jobs,
             stop,
             given: None,
-            gathered: Vec::new(),
-            gathered_events: 0,
-            give_at: None,
+            gathered: UnsentBatch::default(),
             well: true,
             is_open: false,
             begun: Instant::now(),
@@ -104,8 +108,8 @@ impl Keeper {
         }
     }
 
-    /// Works until an order to stop, or until all senders are gone.
-    pub(crate) fn run(mut self, receiver: &Receiver<Message>) {
+    /// Runs until ordered to stop, or until all senders are gone.
+    pub(crate) fn run(mut self, receiver: &Receiver<KeeperMessage>) {
         while !self.counts.stopping.load(Ordering::Acquire) {
             self.counts.turns.fetch_add(1, Ordering::Relaxed);
             let message = match self.due() {
@@ -118,7 +122,7 @@ impl Keeper {
                 Err(RecvTimeoutError::Timeout) => None,
             };
             let worked = panics::catch(|| {
-                message.into_iter().for_each(|message| self.hear(message));
+                message.into_iter().for_each(|message| self.handle_message(message));
                 self.work();
             });
             if worked.is_err() {
@@ -128,77 +132,81 @@ impl Keeper {
         self.finish(receiver);
     }
 
-    /// When there is work to do without a message.
+    /// The time at which there is work without a message.
     fn due(&self) -> Option<Instant> {
         match self.waits_since() {
-            // What is gathered has to wait, and a store that is known to be away is waited for by its thread.
+            // A gathered batch has to wait, and the store's thread itself retries a store that is known to be
+            // away.
             Some(since) => self.well.then(|| since + HANGS_AFTER),
-            None => self.give_at,
+            None => self.gathered.give_at,
         }
     }
 
-    /// Since when the store has had something to do, if it has.
+    /// The time since which the store has had a batch, if it has one.
     fn waits_since(&self) -> Option<Instant> {
         if self.is_open { self.given.as_ref().map(|given| given.since) } else { Some(self.begun) }
     }
 
-    fn hear(&mut self, message: Message) {
+    fn handle_message(&mut self, message: KeeperMessage) {
         match message {
-            Message::Batch { events, bytes } => self.take(events, &bytes),
-            Message::Store(report) => self.reported(report),
-            Message::Stop => {}
+            KeeperMessage::Batch { events, bytes } => self.take(events, &bytes),
+            KeeperMessage::Store(report) => self.reported(report),
+            KeeperMessage::Stop => {}
         }
     }
 
     fn take(&mut self, events: u32, bytes: &[u8]) {
         if !self.well || self.spool.waiting() > 0 {
-            // What came before goes first.
+            // Keeps the order: earlier events first.
             self.spool_gathered();
             self.gather(events, bytes);
             self.spool_gathered();
             return;
         }
         self.gather(events, bytes);
-        if self.gathered.len() >= GIVE_BYTES {
+        if self.gathered.entries.len() >= GIVE_BYTES {
             if self.given.is_some() {
                 self.spool_gathered();
             } else {
-                self.give_at = Some(Instant::now());
+                self.gathered.give_at = Some(Instant::now());
             }
         }
     }
 
     fn gather(&mut self, events: u32, bytes: &[u8]) {
-        self.gathered.extend_from_slice(bytes);
-        self.gathered_events = self.gathered_events.saturating_add(events);
-        self.give_at.get_or_insert_with(|| Instant::now() + GIVE_AFTER);
+        self.gathered.entries.extend_from_slice(bytes);
+        self.gathered.events = self.gathered.events.saturating_add(events);
+        self.gathered.give_at.get_or_insert_with(|| Instant::now() + GIVE_AFTER);
     }
 
     fn work(&mut self) {
         let now = Instant::now();
         if self.well && self.waits_since().is_some_and(|since| since + HANGS_AFTER <= now) {
-            self.unwell(&Notice::Waiting(format!("it has not answered for {} s", HANGS_AFTER.as_secs())));
+            self.unwell(&StoreNotice::Waiting(format!(
+                "it has not answered for {} s",
+                HANGS_AFTER.as_secs()
+            )));
         }
         if self.given.is_some() || !self.is_open {
             return;
         }
         if self.spool.waiting() > 0 {
             self.give_spooled();
-        } else if self.give_at.is_some_and(|at| at <= now) {
+        } else if self.gathered.give_at.is_some_and(|at| at <= now) {
             self.give_gathered();
         }
     }
 
-    fn reported(&mut self, report: Report) {
+    fn reported(&mut self, report: StoreReport) {
         match report {
-            Report::Opened(latest) => {
+            StoreReport::Opened(latest) => {
                 self.is_open = true;
                 if let Some(latest) = latest {
                     self.spool.skip(latest);
                 }
                 self.settle();
             }
-            Report::Done => {
+            StoreReport::Done => {
                 if let Some(given) = self.given.take() {
                     self.counts.stored.fetch_add(given.events, Ordering::Relaxed);
                     if let Some(end) = given.spooled {
@@ -207,19 +215,19 @@ impl Keeper {
                 }
                 self.settle();
             }
-            Report::Trouble(error) => self.unwell(&Notice::Waiting(error)),
-            Report::Notice(notice @ Notice::UpkeepFailed(_)) => (self.notify)(&notice),
-            Report::Notice(notice @ Notice::MovedAside(..)) => {
-                // It is told whatever was told before.
+            StoreReport::Trouble(error) => self.unwell(&StoreNotice::Waiting(error)),
+            StoreReport::Notice(notice @ StoreNotice::UpkeepFailed(_)) => (self.notify)(&notice),
+            StoreReport::Notice(notice @ StoreNotice::MovedAside(..)) => {
+                // Reported whatever was reported before.
                 self.well = true;
                 self.unwell(&notice);
             }
-            Report::Notice(notice) => self.unwell(&notice),
-            Report::Ended => self.ended = true,
+            StoreReport::Notice(notice) => self.unwell(&notice),
+            StoreReport::Ended => self.ended = true,
         }
     }
 
-    /// The store took something. Once nothing waits any more, everything is as it should be.
+    /// Handles progress of the store. Once the spool is empty, the store counts as healthy.
     fn settle(&mut self) {
         self.counts.waiting.store(self.spool.waiting(), Ordering::Relaxed);
         if self.spool.waiting() > 0 {
@@ -228,16 +236,16 @@ impl Keeper {
         let cleared = self.spool.clear();
         let events = std::mem::take(&mut self.waited);
         if !std::mem::replace(&mut self.well, true) || events > 0 {
-            (self.notify)(&Notice::CaughtUp { events });
+            (self.notify)(&StoreNotice::CaughtUp { events });
         }
         self.counts.is_well.store(true, Ordering::Relaxed);
         if let Err(error) = cleared {
-            (self.notify)(&Notice::Dropping(Some(error)));
+            (self.notify)(&StoreNotice::Dropping(Some(error)));
         }
     }
 
-    /// The store does not take events: what it was given waits in the spool, too, and so does what comes.
-    fn unwell(&mut self, notice: &Notice) {
+    /// Handles a store that does not accept events: spools the given batch and all later ones.
+    fn unwell(&mut self, notice: &StoreNotice) {
         if !std::mem::replace(&mut self.well, false) {
             return;
         }
@@ -247,22 +255,21 @@ impl Keeper {
         self.spool_gathered();
     }
 
-    fn next_identity(&mut self) -> Identity {
+    fn next_identity(&mut self) -> BatchId {
         self.identity.number += 1;
         self.identity
     }
 
     fn give_gathered(&mut self) {
-        let bytes = Arc::new(std::mem::take(&mut self.gathered));
-        let events = u64::from(std::mem::take(&mut self.gathered_events));
-        self.give_at = None;
+        let UnsentBatch { entries, events, .. } = std::mem::take(&mut self.gathered);
+        let (bytes, events) = (Arc::new(entries), u64::from(events));
         let identity = self.next_identity();
-        self.give(Given { identity, events, bytes, since: Instant::now(), spooled: None });
+        self.give(PendingBatch { identity, events, bytes, since: Instant::now(), spooled: None });
     }
 
     fn give_spooled(&mut self) {
         match self.spool.peek(GIVE_BYTES) {
-            Ok(Some(found)) => self.give(Given {
+            Ok(Some(found)) => self.give(PendingBatch {
                 identity: found.identity,
                 events: found.events,
                 bytes: Arc::new(found.bytes),
@@ -271,52 +278,51 @@ impl Keeper {
             }),
             Ok(None) => self.settle(),
             Err(error) => {
-                (self.notify)(&Notice::Dropping(Some(error)));
+                (self.notify)(&StoreNotice::Dropping(Some(error)));
                 self.spool.give_up();
                 self.settle();
             }
         }
     }
 
-    fn give(&mut self, given: Given) {
-        let job = Job { identity: given.identity, bytes: Arc::clone(&given.bytes) };
-        // There is room for one, and one is given at a time. A thread that panicked has said so itself.
+    fn give(&mut self, given: PendingBatch) {
+        let job = WriteJob { identity: given.identity, bytes: Arc::clone(&given.bytes) };
+        // The channel has room for one, and one is given at a time. A panic of the thread was reported by the
+        // hook.
         if self.jobs.try_send(job).is_ok() || given.spooled.is_none() {
             self.given = Some(given);
         }
     }
 
-    /// Has what was given wait in the spool as well: its identity keeps it from being stored twice.
+    /// Spools the given batch as well: its identity prevents a second storage.
     fn spool_given(&mut self) {
         let Some(given) = self.given.take_if(|given| given.spooled.is_none()) else { return };
         let events = u32::try_from(given.events).unwrap_or(u32::MAX);
         let spooled = match self.spool.push(given.identity, events, &given.bytes) {
-            Ok(Kept::Yes) => Some(self.spool.end()),
-            // The store's thread still has it.
-            Ok(Kept::Full) | Err(_) => None,
+            Ok(SpoolOutcome::Yes) => Some(self.spool.end()),
+            // The store's thread still has the batch.
+            Ok(SpoolOutcome::Full) | Err(_) => None,
         };
         self.waited += spooled.map_or(0, |_| given.events);
-        self.given = Some(Given { spooled, ..given });
+        self.given = Some(PendingBatch { spooled, ..given });
         self.counts.waiting.store(self.spool.waiting(), Ordering::Relaxed);
     }
 
     fn spool_gathered(&mut self) {
-        if self.gathered_events == 0 {
+        if self.gathered.events == 0 {
             return;
         }
-        let events = std::mem::take(&mut self.gathered_events);
-        let bytes = std::mem::take(&mut self.gathered);
-        self.give_at = None;
+        let UnsentBatch { entries, events, .. } = std::mem::take(&mut self.gathered);
         let identity = self.next_identity();
-        let notice = match self.spool.push(identity, events, &bytes) {
-            Ok(Kept::Yes) => {
+        let notice = match self.spool.push(identity, events, &entries) {
+            Ok(SpoolOutcome::Yes) => {
                 self.dropping = false;
                 self.waited += u64::from(events);
                 self.counts.waiting.store(self.spool.waiting(), Ordering::Relaxed);
                 return;
             }
-            Ok(Kept::Full) => Notice::Dropping(None),
-            Err(error) => Notice::Dropping(Some(error)),
+            Ok(SpoolOutcome::Full) => StoreNotice::Dropping(None),
+            Err(error) => StoreNotice::Dropping(Some(error)),
         };
         self.counts.dropped.fetch_add(u64::from(events), Ordering::Relaxed);
         if !std::mem::replace(&mut self.dropping, true) {
@@ -324,21 +330,21 @@ impl Keeper {
         }
     }
 
-    /// The end: what was handed over is written, by the store if it takes it in time, else by the spool.
-    fn finish(mut self, receiver: &Receiver<Message>) {
+    /// Shutdown: queued events are written by the store if it accepts them in time, else to the spool.
+    fn finish(mut self, receiver: &Receiver<KeeperMessage>) {
         while let Ok(message) = receiver.try_recv() {
-            self.hear(message);
+            self.handle_message(message);
         }
         let deadline = Instant::now() + LAST_BATCHES;
         while self.well && self.is_open && self.spool.waiting() == 0 {
             if self.given.is_none() {
-                if self.gathered_events == 0 {
+                if self.gathered.events == 0 {
                     break;
                 }
                 self.give_gathered();
             }
             match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(message) => self.hear(message),
+                Ok(message) => self.handle_message(message),
                 Err(_) => break,
             }
         }
@@ -347,7 +353,7 @@ impl Keeper {
         if let Some(given) = self.given.take_if(|given| given.spooled.is_none()) {
             self.counts.dropped.fetch_add(given.events, Ordering::Relaxed);
         }
-        // The store's thread ends now, unless the store holds it: then it ends with the process.
+        // Ends the store's thread, unless the store blocks it: then it ends with the process.
         self.stop.request();
         let Self { jobs, well, ended, .. } = self;
         drop(jobs);
@@ -355,7 +361,7 @@ impl Keeper {
             return;
         }
         while let Ok(message) = receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            if matches!(message, Message::Store(Report::Ended)) {
+            if matches!(message, KeeperMessage::Store(StoreReport::Ended)) {
                 break;
             }
         }

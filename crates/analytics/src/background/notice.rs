@@ -1,39 +1,39 @@
-//! Messages about the store for operators.
+//! Messages to operators about the state of the store.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::error::Error;
 
-/// Something that happened to the store.
+/// A change in the state of the store.
 #[derive(Debug)]
-pub enum Notice {
-    /// The store does not take events; they wait in the spool.
+pub enum StoreNotice {
+    /// The store does not accept events; they wait in the spool.
     Waiting(String),
-    /// The store takes events again; those that waited are in it.
+    /// The store accepts events again, and has those that waited.
     CaughtUp {
-        /// How many events had waited.
+        /// The number of events that waited.
         events: u64,
     },
-    /// The store's file was damaged: it was moved to this path, and a fresh one begun.
+    /// The store's file was damaged; it was moved to this path, and a fresh one created.
     MovedAside(PathBuf, Error),
-    /// The store's file is damaged, and could not be moved aside.
+    /// The store's file is damaged and cannot be moved aside.
     Damaged(Error),
-    /// The spool is full, or cannot be written: events are dropped and counted.
+    /// The spool is full or cannot be written: events are dropped and counted.
     Dropping(Option<Error>),
-    /// Upkeep (roll-ups, retention) failed; it is tried again.
+    /// Upkeep (roll-ups, retention) failed and will be retried.
     UpkeepFailed(Error),
 }
 
-impl Notice {
-    /// Whether something is wrong, rather than right again.
+impl StoreNotice {
+    /// Returns `true` for problems, `false` for recovery from one.
     #[must_use]
     pub const fn is_problem(&self) -> bool {
         !matches!(self, Self::CaughtUp { .. })
     }
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for StoreNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting(error) => {

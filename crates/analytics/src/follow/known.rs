@@ -2,18 +2,18 @@
 
 use std::path::Path;
 
-use crate::ingest::identity::Beginning;
+use crate::ingest::identity::FilePrefix;
 use crate::store::files::{FileRecord, FileState};
 
 use super::tail::FileId;
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    /// By number.
+pub(super) struct KnownFiles {
+    /// File records, ordered by number.
     files: Vec<FileRecord>,
 }
 
-impl Known {
+impl KnownFiles {
     pub(super) const fn new(files: Vec<FileRecord>) -> Self {
         Self { files }
     }
@@ -27,7 +27,7 @@ impl Known {
         self.files.last().map_or(1, |last| last.number + 1)
     }
 
-    /// Notes what was committed.
+    /// Records a committed read position.
     pub(super) fn note(&mut self, record: &FileRecord) {
         match self.files.binary_search_by_key(&record.number, |file| file.number) {
             Ok(at) => self.files[at] = record.clone(),
@@ -35,45 +35,46 @@ impl Known {
         }
     }
 
-    /// Those to which more may have been written, the oldest first.
+    /// Files that may have grown, oldest first.
     pub(super) fn unfinished(&self) -> Vec<FileRecord> {
         self.files.iter().filter(|file| file.state == FileState::Reading).cloned().collect()
     }
 
-    /// The last file of this inode.
+    /// The last file with this inode.
     pub(super) fn of(&self, id: FileId) -> Option<&FileRecord> {
         self.files.iter().rev().find(|file| FileId::of_record(file) == id)
     }
 
-    /// Whether the store has heard of a file of this inode.
+    /// Returns `true` if the store knows a file with this inode.
     pub(super) fn has(&self, id: FileId) -> bool {
         self.of(id).is_some()
     }
 
-    /// Whether one of this inode was the log.
+    /// Returns `true` if a file with this inode was the log.
     pub(super) fn was_log(&self, id: FileId) -> bool {
         self.of(id).is_some_and(|file| file.state != FileState::Older)
     }
 
-    /// Whether a file is one of them, or a copy of one. An inode alone says little: the next file gets it.
-    pub(super) fn is(&self, id: FileId, beginning: &Beginning) -> bool {
+    /// Returns `true` for known files and copies of them. An inode alone proves little: the next file may
+    /// reuse it.
+    pub(super) fn is(&self, id: FileId, beginning: &FilePrefix) -> bool {
         let is_same = |file: &FileRecord| {
             (file.start.length > 0 || file.state == FileState::Reading) && beginning.agrees(file.start)
         };
         self.of(id).is_some_and(is_same) || self.files.iter().any(|file| beginning.is_of(file))
     }
 
-    /// Whether something was read of the file that begins like this.
-    pub(super) fn has_read(&self, beginning: &Beginning) -> bool {
+    /// Returns `true` if a file with this beginning was read in part.
+    pub(super) fn has_read(&self, beginning: &FilePrefix) -> bool {
         self.files.iter().any(|file| file.position > 0 && beginning.is_of(file))
     }
 
-    /// The last that was the log, as far as is known.
+    /// The latest file that was the log.
     pub(super) fn newest(&self) -> Option<&FileRecord> {
         self.files.iter().rev().find(|file| file.state != FileState::Older)
     }
 
-    /// Where they were seen.
+    /// The directories in which the files were seen.
     pub(super) fn directories(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().filter_map(|file| Path::new(&file.path).parent())
     }

@@ -1,4 +1,4 @@
-//! An open file of the log, and how far it has been read.
+//! An open file of the log and the read position in it.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
@@ -6,11 +6,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, Instant};
 
-use crate::ingest::Lines;
-use crate::ingest::identity::{Beginning, modified, read_at};
+use crate::ingest::LineBuffer;
+use crate::ingest::identity::{FilePrefix, modified, read_at};
 use crate::store::files::{DIGESTED, Digest, FileRecord};
 
-/// A file on this machine, whatever its name.
+/// The identity of a file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId {
     pub(super) device: u64,
@@ -27,53 +27,53 @@ impl FileId {
     }
 }
 
-/// Whether a file is still the one of which something was read.
+/// The state of a file since the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileContent {
-    /// It is: it was only added to.
+pub(super) enum ContentChange {
+    /// Unchanged, or appended to.
     Same,
-    /// It was truncated, or says something else.
+    /// Truncated, or overwritten with other content.
     Changed,
 }
 
 #[derive(Debug)]
-pub(super) struct Tail {
+pub(super) struct TailedFile {
     pub(super) file: File,
     pub(super) id: FileId,
-    pub(super) lines: Lines,
-    /// As of the last look.
+    pub(super) lines: LineBuffer,
+    /// The record as of the last look.
     record: FileRecord,
-    /// Where in the file the lines began.
+    /// The file offset of the first line.
     base: u64,
-    /// When something was read of it last, or it was opened.
+    /// The time of the last read, or of opening.
     read: Instant,
 }
 
-impl Tail {
-    /// From the record's position on, at which a line begins.
+impl TailedFile {
+    /// Opens at the record's position, which is the start of a line.
     pub(super) fn new(mut file: File, record: FileRecord) -> io::Result<Self> {
         file.seek(SeekFrom::Start(record.position))?;
         let id = FileId::of(&file.metadata()?);
         let base = record.position;
-        Ok(Self { file, id, lines: Lines::new(), record, base, read: Instant::now() })
+        Ok(Self { file, id, lines: LineBuffer::new(), record, base, read: Instant::now() })
     }
 
-    /// From the file's end on; a line that is half written there is left out.
+    /// Opens at the end of the file; a partial line there is left out.
     pub(super) fn at_end(file: File, record: FileRecord) -> io::Result<Self> {
         let end = file.metadata()?.len();
         let last = read_at(&file, end.saturating_sub(1), 1)?;
         let mut tail = Self::new(file, FileRecord { position: end, ..record })?;
         if !matches!(last[..], [b'\n'] | []) {
-            tail.lines = Lines::within_a_line();
+            tail.lines = LineBuffer::within_a_line();
         }
         Ok(tail)
     }
 
-    /// How far it has been read: behind the last whole line.
+    /// The record of what has been read, up to the last whole line.
     pub(super) fn record(&mut self) -> io::Result<&FileRecord> {
         if usize::from(self.record.start.length) < DIGESTED {
-            let beginning = Beginning::of_file(&self.file)?;
-            // A file that was truncated meanwhile is not what it was.
+            let beginning = FilePrefix::of_file(&self.file)?;
+            // A file that was truncated in the meantime keeps its old digests.
             if beginning.agrees(self.record.start) {
                 (self.record.head, self.record.start) = (beginning.head(), beginning.digest());
             }
@@ -81,13 +81,13 @@ impl Tail {
         Ok(self.record_before())
     }
 
-    /// The log's name means this file still. Whatever means it later is younger than the file is now; what is written
-    /// to this one under another name says nothing of that.
+    /// Confirms that the log's path still refers to this file. A later file there is younger than the file is
+    /// now; writes to this one under another name do not count.
     pub(super) fn confirm(&mut self, metadata: &fs::Metadata) {
         self.record.modified = modified(metadata);
     }
 
-    /// The same, without a look at the file.
+    /// Like [`record`](Self::record), without a look at the file.
     pub(super) fn record_before(&mut self) -> &FileRecord {
         if self.lines.passed() > 0 {
             self.record.position = self.base + self.lines.passed();
@@ -100,9 +100,10 @@ impl Tail {
         self.record.number
     }
 
-    /// Reads once, and gives how many bytes; lines come only of what was the same file before and after.
+    /// Reads once and returns the number of bytes; yields lines only if the file was the same before and
+    /// after.
     pub(super) fn fill(&mut self) -> io::Result<Filled> {
-        if self.content()? == FileContent::Changed {
+        if self.content()? == ContentChange::Changed {
             return Ok(Filled::Changed);
         }
         let read = self.lines.fill(&mut &self.file)?;
@@ -110,7 +111,7 @@ impl Tail {
             return Ok(Filled::Dry);
         }
         self.note_start();
-        if self.content()? == FileContent::Changed {
+        if self.content()? == ContentChange::Changed {
             self.lines.unread(read);
             return Ok(Filled::Changed);
         }
@@ -118,25 +119,25 @@ impl Tail {
         Ok(Filled::More(read))
     }
 
-    /// How the file begins is taken from what was read first: by the time that anybody looks again, the file may have been
-    /// truncated and be another.
+    /// Takes the digest of the beginning from what was read first: by the next look the file may have been
+    /// truncated and replaced.
     fn note_start(&mut self) {
         let is_first = self.base == 0 && self.lines.passed() == 0;
         if is_first && usize::from(self.record.start.length) < DIGESTED {
-            let beginning = Beginning::of_bytes(self.lines.incomplete());
+            let beginning = FilePrefix::of_bytes(self.lines.incomplete());
             if beginning.agrees(self.record.start) {
                 (self.record.head, self.record.start) = (beginning.head(), beginning.digest());
             }
         }
     }
 
-    /// Whether nothing but additions happened to it.
+    /// Returns `true` if the file was at most appended to.
     pub(super) fn is_same(&mut self) -> io::Result<bool> {
-        Ok(self.content()? == FileContent::Same)
+        Ok(self.content()? == ContentChange::Same)
     }
 
-    /// Compares the first bytes, and those before the position, with what they were.
-    fn content(&mut self) -> io::Result<FileContent> {
+    /// Compares the first bytes, and those before the position, with their digests.
+    fn content(&mut self) -> io::Result<ContentChange> {
         let read = self.base + self.lines.passed() + self.lines.waiting();
         let FileRecord { position, start, end, .. } = *self.record_before();
         let is = |digest: Digest, at: u64| -> io::Result<bool> {
@@ -151,13 +152,13 @@ impl Tail {
         let is_same = self.file.metadata()?.len() >= read
             && is(start, 0)?
             && is(end, position.saturating_sub(end.length.into()))?;
-        Ok(if is_same { FileContent::Same } else { FileContent::Changed })
+        Ok(if is_same { ContentChange::Same } else { ContentChange::Changed })
     }
 
-    /// Looks up what it is called by now, wherever it was moved.
+    /// Looks up the present path of the file.
     pub(super) fn rename(&mut self) {
         let found = fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
-        // Of a file without a name the kernel says so, behind its last name.
+        // For an unlinked file the kernel appends a remark to the last path.
         if let Ok(path) = found
             && fs::metadata(&path).is_ok_and(|metadata| FileId::of(&metadata) == self.id)
         {
@@ -165,19 +166,19 @@ impl Tail {
         }
     }
 
-    /// For how long nothing has been written to it.
+    /// The time since the last write.
     pub(super) fn quiet(&self) -> Duration {
         self.read.elapsed()
     }
 }
 
-/// What came of an attempt to read.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
-    /// So many bytes.
+    /// This many bytes were read.
     More(u64),
-    /// There are no more for now.
+    /// End of file for now.
     Dry,
-    /// The file is not what it was.
+    /// The file was truncated or overwritten.
     Changed,
 }

@@ -13,12 +13,12 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Follower, Start, follow};
+use super::{Follower, StartAt, follow};
 use crate::Error;
-use crate::entry::Entry;
-use crate::format::LogFormat;
+use crate::entry::LogEntry;
+use crate::format::InputFormat;
 use crate::ingest::tests::{Memory, ingest, line};
-use crate::ingest::{FileRecord, FileState, Ingest, Mark, Rejects, Sink, Stop};
+use crate::ingest::{EntrySink, FileRecord, FileState, LogImport, Mark, Rejects, StopSignal};
 use crate::sink::StoreSink;
 use crate::writer::Options;
 
@@ -131,7 +131,7 @@ fn from_the_end_on_leaves_out_what_is_there() {
     rig.half_a_line();
     let mut ingest = ingest(Memory::default());
     let mut follower = Follower::new(&mut ingest, &rig.log).unwrap();
-    assert!(follower.resume(Start::End).is_ok());
+    assert!(follower.resume(StartAt::End).is_ok());
     rig.lines(2);
     assert!(follower.pass().is_ok());
     rig.store = ingest.finish().0;
@@ -316,8 +316,8 @@ fn a_log_that_grew_beyond_the_old_one_with_the_same_beginning_is_another() {
 /// Tells how much is stored after each commit.
 struct Telling(Memory, mpsc::Sender<usize>);
 
-impl Sink for Telling {
-    fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+impl EntrySink for Telling {
+    fn add(&mut self, entry: &LogEntry<'_>) -> Result<(), Error> {
         self.0.add(entry)
     }
 
@@ -338,13 +338,13 @@ impl Sink for Telling {
 #[test]
 fn follows_by_itself_through_a_rotation() {
     let mut rig = Rig::new();
-    let stop = Stop::new().unwrap();
+    let stop = StopSignal::new().unwrap();
     let (requested, log) = (stop.clone(), rig.log.clone());
     let (tell, told) = mpsc::channel();
     let following = std::thread::spawn(move || {
-        let parser = LogFormat::named("combined").unwrap().parser(0);
-        let mut ingest = Ingest::new(parser, Telling(Memory::default(), tell), Rejects::new(), stop);
-        follow(&mut ingest, &log, Start::Beginning).map(|()| ingest.finish())
+        let parser = InputFormat::named("combined").unwrap().parser(0);
+        let mut ingest = LogImport::new(parser, Telling(Memory::default(), tell), Rejects::new(), stop);
+        follow(&mut ingest, &log, StartAt::Beginning).map(|()| ingest.finish())
     });
     let until = |count: usize| loop {
         // It bounds only how long a failure takes.
@@ -374,12 +374,12 @@ fn the_store_keeps_rows_and_position_together() {
     let mut rig = Rig::new();
     let url = format!("sqlite:{}", rig.folder.path().join("access.db").display());
     let run = |rig: &Rig| {
-        let store = StoreSink::open(&url, &Options::default(), Stop::new().unwrap()).unwrap();
-        let parser = LogFormat::named("combined").unwrap().parser(0);
-        let mut ingest = Ingest::new(parser, store, Rejects::new(), Stop::new().unwrap());
+        let store = StoreSink::open(&url, &Options::default(), StopSignal::new().unwrap()).unwrap();
+        let parser = InputFormat::named("combined").unwrap().parser(0);
+        let mut ingest = LogImport::new(parser, store, Rejects::new(), StopSignal::new().unwrap());
         let mut follower = Follower::new(&mut ingest, &rig.log).unwrap();
         follower.quiet = Duration::ZERO;
-        assert!(follower.resume(Start::Beginning).and_then(|()| follower.pass()).is_ok());
+        assert!(follower.resume(StartAt::Beginning).and_then(|()| follower.pass()).is_ok());
         assert!(follower.pass().is_ok());
         ingest.finish().1.accepted
     };

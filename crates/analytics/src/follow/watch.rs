@@ -1,4 +1,4 @@
-//! Waiting until a file may have changed: by inotify, and by looking now and then.
+//! Waits until a file may have changed: by inotify, and by periodic looks.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -12,45 +12,44 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init, remove_watch};
 
-use crate::ingest::{Stop, Waited};
+use crate::ingest::{StopSignal, Waited};
 
-use super::rotation::{Name, is_archive_name, name};
+use super::rotation::{NamePattern, is_archive_name, name};
 
 /// Watches files, and the directory in which they are renamed and copied.
 ///
-/// Only that something happened is taken from the kernel, never what: whoever wakes up looks for himself. So nothing
-/// is lost when events are.
+/// Events only trigger a look; their content is not trusted. So lost events lose no lines.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct LogWatch {
     log: PathBuf,
-    /// `None` where there is no inotify (its instances are limited per user), or where it sees nothing. Names and
-    /// contents are apart, so that one can wait for names alone.
+    /// `None` without inotify (its instances are limited per user), or where it sees nothing. Names and
+    /// contents have an instance each, so that one can wait for names alone.
     inotify: Option<(OwnedFd, OwnedFd)>,
     files: Vec<i32>,
     copies: RefCell<Copies>,
 }
 
-/// Files that were made with a name that the log's past may have: copies of the log, perhaps.
+/// Files created under names of the log's past: possible copies of the log.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
-    /// Their paths, each as often as it was made.
+    /// Their paths, once per creation.
     pub(super) made: Vec<PathBuf>,
-    /// Whether there may have been more: the kernel has forgotten some, or there were more than anybody counts.
+    /// Set if the list is incomplete: the kernel dropped events, or the bound was reached.
     pub(super) more: bool,
 }
 
-/// Why a wait ended.
+/// The reason for the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Woken {
-    /// A file of the log came, or got another name: it is being rotated.
+    /// A file of the log was created or renamed: a rotation is in progress.
     Names,
-    /// Something was written, or may have been.
+    /// A file was, or may have been, written to.
     Content,
-    /// It was requested to stop.
+    /// A stop was requested.
     Stopped,
 }
 
-impl Watch {
+impl LogWatch {
     /// Watches the directory of `log`.
     pub(super) fn new(log: &Path) -> Self {
         let directory = directory(log);
@@ -71,15 +70,15 @@ impl Watch {
         }
     }
 
-    /// Watches these files instead of those before.
+    /// Watches these files in place of the previous ones.
     pub(super) fn files<'a>(&mut self, files: impl Iterator<Item = &'a File>) {
         let Some((_, content)) = &self.inotify else { return };
         let old = std::mem::take(&mut self.files);
         for file in files {
-            // By descriptor: the name may mean another file by now.
+            // By descriptor: the path may refer to another file by now.
             match add_watch(content, format!("/proc/self/fd/{}", file.as_raw_fd()), WatchFlags::MODIFY) {
                 Ok(watch) => self.files.push(watch),
-                // The user's watches are used up: looking often does it too.
+                // The user's watches are exhausted: fall back to periodic looks.
                 Err(_) => {
                     self.inotify = None;
                     return;
@@ -87,13 +86,13 @@ impl Watch {
             }
         }
         for watch in old.iter().filter(|watch| !self.files.contains(watch)) {
-            // It fails if the file is gone, and its watch with it.
+            // Fails if the file is gone, and its watch with it.
             let _ = remove_watch(content, *watch);
         }
     }
 
-    /// Waits until something may have changed, at most until `limit`.
-    pub(super) fn wait(&self, stop: &Stop, limit: Duration) -> io::Result<Woken> {
+    /// Waits until something may have changed, up to `limit`.
+    pub(super) fn wait(&self, stop: &StopSignal, limit: Duration) -> io::Result<Woken> {
         let Some((names, content)) = &self.inotify else {
             return Ok(match stop.wait(None, Some(limit.min(LOOK_OFTEN)))? {
                 Waited::Stopped => Woken::Stopped,
@@ -113,13 +112,13 @@ impl Watch {
         }
     }
 
-    /// What was copied since this was asked last.
+    /// Copies since the last call.
     pub(super) fn take_copies(&self) -> Copies {
         self.copies.take()
     }
 
-    /// Waits for a rotation, at most so long, whatever is written meanwhile.
-    pub(super) fn wait_for_names(&self, stop: &Stop, limit: Duration) -> io::Result<Woken> {
+    /// Waits for a rotation up to `limit`, whatever is written in the meantime.
+    pub(super) fn wait_for_names(&self, stop: &StopSignal, limit: Duration) -> io::Result<Woken> {
         let deadline = Instant::now() + limit;
         let names = self.inotify.as_ref().map(|(names, _)| names.as_fd());
         loop {
@@ -133,8 +132,8 @@ impl Watch {
         }
     }
 
-    /// Whether what happened in the directory concerns the log. What happened is forgotten: whoever calls this looks
-    /// at everything afterwards.
+    /// Drains the events of the directory; returns `true` if one concerns the log. The caller looks at all
+    /// files afterwards.
     fn is_renamed(&self) -> bool {
         let Some((names, _)) = &self.inotify else { return false };
         let mut buffer = [MaybeUninit::uninit(); 4096];
@@ -142,12 +141,12 @@ impl Watch {
         let mut found = false;
         while let Ok(event) = reader.next() {
             let path = event.file_name().map(|name| Path::new(OsStr::from_bytes(name.to_bytes())));
-            let is_past = path.is_some_and(|path| name(&self.log, path) != Name::Other);
+            let is_past = path.is_some_and(|path| name(&self.log, path) != NamePattern::Other);
             let is_log = path.is_some_and(|path| Some(path.as_os_str()) == self.log.file_name());
             // Servers that open the log for each line close it as often.
             let is_closed = event.events() == ReadFlags::CLOSE_WRITE;
             let mut copies = self.copies.borrow_mut();
-            // What was renamed is no new file.
+            // A renamed file is not a new one.
             let is_made = event.events().contains(ReadFlags::CREATE);
             let copied = path.filter(|path| is_made && is_past && !is_archive_name(path));
             let is_counted = copies.made.len() < MOST_COPIES;
@@ -161,7 +160,7 @@ impl Watch {
     }
 }
 
-/// Forgets what happened; gives whether anything did.
+/// Drains pending events; returns `true` if there were any.
 fn drain(inotify: &OwnedFd) -> bool {
     let mut events = [0; 4096];
     let mut found = false;
@@ -176,19 +175,19 @@ pub(super) fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether others may write there without this kernel knowing.
+/// Returns `true` for file systems where other hosts may write without this kernel's knowledge.
 fn is_remote(directory: &Path) -> rustix::io::Result<bool> {
     // The constants have the width of a C long on some platforms; the magic numbers have 32 bits.
     let kind = rustix::fs::statfs(directory)?.f_type as u32;
     Ok(REMOTE.contains(&kind))
 }
 
-/// So many copies are counted between two looks.
+/// The bound on copies recorded between two looks.
 const MOST_COPIES: usize = 1024;
 /// NFS, CIFS, SMB2, FUSE, 9P, Ceph, AFS: see statfs(2).
 const REMOTE: &[u32] =
     &[0x6969, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400, 0x5346_414f];
-/// How often to look where the kernel tells of changes: it is for what it forgot.
+/// The interval of looks beside inotify, for events that it drops.
 pub(super) const LOOK_RARELY: Duration = Duration::from_secs(60);
-/// How often to look where it does not.
+/// The interval of looks without inotify.
 const LOOK_OFTEN: Duration = Duration::from_secs(1);

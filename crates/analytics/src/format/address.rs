@@ -1,11 +1,12 @@
-//! Client addresses as logs write them: IPv4 fast, IPv6 with brackets, zones and ports, and what is no address.
+//! Client addresses in logs: a fast path for IPv4, IPv6 with brackets, zones and ports, and clients without
+//! an address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The address in `text`. `Ok(None)` for clients that have none: Unix sockets and host names.
+/// Parses an address. `Ok(None)` for clients without one: Unix sockets and host names.
 ///
 /// # Errors
-/// The offset at which it stops being an address.
+/// The offset at which the text stops being an address.
 pub(super) fn parse(text: &[u8]) -> Result<Option<IpAddr>, usize> {
     if let Some(address) = ipv4(text) {
         return Ok(Some(IpAddr::V4(address)));
@@ -17,7 +18,8 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<IpAddr>, usize> {
     if let Some(address) = ipv6(bare) {
         return Ok(Some(IpAddr::V6(address).to_canonical()));
     }
-    // A name with a port is a server's, as Apache's `%v:%p` begins a line: no log writes a client so.
+    // A name with a port is a server, as in Apache's `%v:%p` at the start of a line: no log writes a client
+    // so.
     if text.starts_with(b"unix") || is_name(text) {
         return Ok(None);
     }
@@ -25,12 +27,12 @@ pub(super) fn parse(text: &[u8]) -> Result<Option<IpAddr>, usize> {
     Err(text.iter().position(wrong).unwrap_or(0))
 }
 
-/// The first address of an `X-Forwarded-For` header: the client, according to the writer of the header.
+/// The first address of an `X-Forwarded-For` header: the client, according to the sender of the header.
 pub(super) fn forwarded(list: &[u8]) -> Option<IpAddr> {
     list.split(|&byte| byte == b',').find_map(|one| parse(one.trim_ascii()).ok().flatten())
 }
 
-/// Dotted decimal, four numbers of at most 255 and nothing else.
+/// Parses dotted decimal: four numbers of at most 255 and nothing else.
 fn ipv4(text: &[u8]) -> Option<Ipv4Addr> {
     if !(7..=15).contains(&text.len()) {
         return None;
@@ -56,7 +58,7 @@ fn ipv4(text: &[u8]) -> Option<Ipv4Addr> {
     Some(octets.into())
 }
 
-/// Brackets and the zone (RFC 4007, section 11) are dropped: a zone means nothing outside of its host.
+/// Parses IPv6. Brackets and the zone (RFC 4007 §11) are dropped: a zone is meaningless outside its host.
 fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {
     let bare = text.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]")).unwrap_or(text);
     let end = memchr::memchr(b'%', bare).unwrap_or(bare.len());
@@ -66,7 +68,7 @@ fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {
     std::str::from_utf8(&bare[..end]).ok()?.parse().ok()
 }
 
-/// Without a port: of `1.2.3.4:5` and of `[::1]:5`. A bare IPv6 address with a port cannot be told from one without.
+/// Strips the port of `1.2.3.4:5` and `[::1]:5`. A bare IPv6 address with a port is ambiguous and stays.
 fn strip_port(text: &[u8]) -> &[u8] {
     let Some(colon) = memchr::memrchr(b':', text) else { return text };
     let (before, port) = (&text[..colon], &text[colon + 1..]);
@@ -74,7 +76,8 @@ fn strip_port(text: &[u8]) -> &[u8] {
     if bare && port.iter().all(u8::is_ascii_digit) { before } else { text }
 }
 
-/// Apache writes host names where `HostnameLookups` is on; Offramp may be told to write a hash of 16 digits.
+/// Returns `true` for host names, which Apache writes with `HostnameLookups`, and for Offramp's hashes of 16
+/// digits.
 fn is_name(text: &[u8]) -> bool {
     text.len() <= 255
         && text.first().is_some_and(u8::is_ascii_alphanumeric)

@@ -1,12 +1,12 @@
-//! From nginx's `log_format` to a program.
+//! Compiler from nginx's `log_format` to a program.
 
 use super::FormatError;
 use super::escape::Escapes;
-use super::field::Field;
-use super::program::{End, FormatStep, Program};
+use super::field::LineField;
+use super::program::{FormatStep, LineProgram, SegmentEnd};
 
-/// Compiles the string of a `log_format`, or the whole directive as it stands in nginx's configuration.
-pub(super) fn compile(format: &str) -> Result<Program, FormatError> {
+/// Compiles the string of a `log_format`, or the whole directive as in nginx's configuration.
+pub(super) fn compile(format: &str) -> Result<LineProgram, FormatError> {
     let (text, escapes) = directive(format)?;
     let (head, mut steps) = pieces(text.trim_end_matches(['\r', '\n']))?;
     join_uri_and_args(&mut steps);
@@ -19,12 +19,12 @@ pub(super) fn compile(format: &str) -> Result<Program, FormatError> {
         let next = steps.get(at + 1).map(|(next, _)| next.clone());
         let (variable, literal) = &steps[at];
         let end = match next {
-            _ if !literal.is_empty() => End::Literal(literal.as_bytes().into()),
-            None => End::Line,
-            Some(next) if next.field.begins_with_slash() => End::Before(b'/'),
+            _ if !literal.is_empty() => SegmentEnd::Literal(literal.as_bytes().into()),
+            None => SegmentEnd::Line,
+            Some(next) if next.field.begins_with_slash() => SegmentEnd::Before(b'/'),
             Some(next) => return Err(FormatError::Adjacent(variable.name.clone(), next.name)),
         };
-        let Variable { field, name, list } = variable.clone();
+        let FormatVariable { field, name, list } = variable.clone();
         program.push(FormatStep {
             field,
             short: field.is_short(),
@@ -34,18 +34,18 @@ pub(super) fn compile(format: &str) -> Result<Program, FormatError> {
             end,
         });
     }
-    Ok(Program { head: head.into_bytes().into(), steps: program.into(), escapes, layout: None })
+    Ok(LineProgram { head: head.into_bytes().into(), steps: program.into(), escapes, layout: None })
 }
 
 #[derive(Clone)]
-struct Variable {
-    field: Field,
-    /// With its dollar sign.
+struct FormatVariable {
+    field: LineField,
+    /// The name, dollar sign included.
     name: String,
     list: bool,
 }
 
-/// The format's own text and its escapes, of a directive or of a bare string.
+/// The format string and its escapes, from a directive or a bare string.
 fn directive(format: &str) -> Result<(String, Escapes), FormatError> {
     let trimmed = format.trim();
     let Some(rest) = trimmed.strip_prefix("log_format") else {
@@ -67,7 +67,7 @@ fn directive(format: &str) -> Result<(String, Escapes), FormatError> {
     Ok((strings(rest)?, escapes))
 }
 
-/// The strings of a directive, put together: quoted either way, or bare words.
+/// Concatenates the strings of a directive: quoted either way, or bare words.
 fn strings(mut rest: &str) -> Result<String, FormatError> {
     let mut text = String::new();
     loop {
@@ -98,8 +98,8 @@ fn strings(mut rest: &str) -> Result<String, FormatError> {
     Ok(text)
 }
 
-/// The text before the first variable, and every variable with the text behind it.
-fn pieces(format: &str) -> Result<(String, Vec<(Variable, String)>), FormatError> {
+/// Splits a format into the text before the first variable, and each variable with the text after it.
+fn pieces(format: &str) -> Result<(String, Vec<(FormatVariable, String)>), FormatError> {
     let mut parts = format.split('$');
     let head = parts.next().unwrap_or_default().to_owned();
     let mut pieces = Vec::new();
@@ -115,21 +115,21 @@ fn pieces(format: &str) -> Result<(String, Vec<(Variable, String)>), FormatError
             return Err(FormatError::Variable);
         }
         let bytes = name.as_bytes();
-        let variable = Variable {
-            field: Field::named(bytes).unwrap_or(Field::Skip),
+        let variable = FormatVariable {
+            field: LineField::named(bytes).unwrap_or(LineField::Skip),
             name: format!("${name}"),
-            list: Field::is_list(bytes),
+            list: LineField::is_list(bytes),
         };
         pieces.push((variable, literal.to_owned()));
     }
     Ok((head, pieces))
 }
 
-/// `$uri$is_args$args` is a target in three variables.
-fn join_uri_and_args(steps: &mut Vec<(Variable, String)>) {
-    let is = |step: &(Variable, String), name: &str| step.0.name == name;
+/// Merges `$uri$is_args$args`, a target in three variables.
+fn join_uri_and_args(steps: &mut Vec<(FormatVariable, String)>) {
+    let is = |step: &(FormatVariable, String), name: &str| step.0.name == name;
     while let Some(at) = steps.windows(3).position(|window| {
-        window[0].0.field == Field::Uri
+        window[0].0.field == LineField::Uri
             && is(&window[1], "$is_args")
             && (is(&window[2], "$args") || is(&window[2], "$query_string"))
             && window[0].1.is_empty()

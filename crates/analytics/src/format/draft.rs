@@ -1,19 +1,19 @@
-//! From the parts of a line to an entry: every value is read here, whichever format it comes from.
+//! Assembly of an entry from the parts of a line: every value is interpreted here, whatever the format.
 
 use offramp_observe::Cause;
 
-use crate::entry::Entry;
+use crate::entry::LogEntry;
 use crate::parse_error::ParseError;
 
 use super::address;
 use super::escape::{Changed, Escapes};
-use super::field::Field;
-use super::time::Clock;
+use super::field::LineField;
+use super::time::TimestampParser;
 
-/// An entry that is being put together. Texts are as in the line until [`Draft::finish`].
+/// An entry under construction. Texts are as in the line until [`EntryDraft::finish`].
 #[derive(Default)]
-pub(super) struct Draft<'a> {
-    pub(super) entry: Entry<'a>,
+pub(super) struct EntryDraft<'a> {
+    pub(super) entry: LogEntry<'a>,
     pub(super) original: Original<'a>,
     best: Best,
     request: Option<&'a [u8]>,
@@ -22,7 +22,7 @@ pub(super) struct Draft<'a> {
     blameless: bool,
 }
 
-/// Values that the entry does not keep, by which formats are told apart.
+/// Values that the entry does not keep but that tell formats apart.
 #[derive(Default)]
 pub(super) struct Original<'a> {
     /// The client, with or without an address.
@@ -32,7 +32,7 @@ pub(super) struct Original<'a> {
     pub(super) forwarded: Option<&'a [u8]>,
 }
 
-/// The ranks of the sources that the entry's values have been taken from; 0: none yet.
+/// The ranks of the sources of the values so far; 0 for none.
 #[derive(Default)]
 struct Best {
     time: u8,
@@ -42,55 +42,62 @@ struct Best {
     duration: u8,
 }
 
-impl<'a> Draft<'a> {
-    /// Takes the text of a part. An empty text and `-` are the same as no such part.
+impl<'a> EntryDraft<'a> {
+    /// Takes the text of a part. An empty text and `-` count as absent.
     ///
     /// # Errors
-    /// With an offset within `text`.
+    /// An invalid value, with an offset within `text`.
     #[inline]
-    pub(super) fn put(&mut self, field: Field, text: &'a [u8], clock: &mut Clock) -> Result<(), ParseError> {
+    pub(super) fn put(
+        &mut self,
+        field: LineField,
+        text: &'a [u8],
+        clock: &mut TimestampParser,
+    ) -> Result<(), ParseError> {
         if matches!(text, b"" | b"-") {
             return Ok(());
         }
         let entry = &mut self.entry;
         match field {
-            Field::Skip => {}
-            Field::Time => return self.time(1, text, clock),
-            Field::Instant => return self.time(2, text, clock),
-            Field::Host(rank) if rank > self.best.host => (entry.host, self.best.host) = (Some(text), rank),
-            Field::Host(_) => {}
-            Field::Client(rank) => return self.client(rank, text),
-            Field::Ident => self.original.ident = Some(text),
-            Field::User => entry.user = Some(text),
-            Field::Request => self.request = Some(text),
-            Field::Target => self.target = Some(text),
-            Field::Uri => self.uri = Some(text),
-            Field::Args => entry.request.query = Some(text),
-            Field::Method => entry.request.method = Some(text),
-            Field::Protocol => entry.request.protocol = Some(text),
-            Field::Status => entry.response.status = status(text)?,
-            Field::Bytes(rank) if rank > self.best.bytes => {
+            LineField::Skip => {}
+            LineField::Time => return self.time(1, text, clock),
+            LineField::Instant => return self.time(2, text, clock),
+            LineField::Host(rank) if rank > self.best.host => {
+                (entry.host, self.best.host) = (Some(text), rank);
+            }
+            LineField::Host(_) => {}
+            LineField::Client(rank) => return self.client(rank, text),
+            LineField::Ident => self.original.ident = Some(text),
+            LineField::User => entry.user = Some(text),
+            LineField::Request => self.request = Some(text),
+            LineField::Target => self.target = Some(text),
+            LineField::Uri => self.uri = Some(text),
+            LineField::Args => entry.request.query = Some(text),
+            LineField::Method => entry.request.method = Some(text),
+            LineField::Protocol => entry.request.protocol = Some(text),
+            LineField::Status => entry.response.status = status(text)?,
+            LineField::Bytes(rank) if rank > self.best.bytes => {
                 (entry.response.bytes, self.best.bytes) = (number(text, "a number of bytes")?, rank);
             }
-            Field::Bytes(_) => {}
-            Field::Received => entry.response.received = Some(number(text, "a number of bytes")?),
-            Field::Duration(power) => {
+            LineField::Bytes(_) => {}
+            LineField::Received => entry.response.received = Some(number(text, "a number of bytes")?),
+            LineField::Duration(power) => {
                 (entry.response.duration_us, self.best.duration) = (Some(duration(text, power)?), 2);
             }
-            Field::UpstreamTime => return self.upstream(text),
-            Field::Referer => entry.referer = Some(text),
-            Field::Agent => entry.agent = Some(text),
-            Field::Route => entry.proxy.route = Some(text),
-            Field::Server => entry.proxy.server = Some(text),
-            Field::Tls => entry.proxy.tls = Some(text),
-            Field::Id => entry.proxy.id = Some(text),
-            Field::Cause => entry.proxy.cause = Some(text),
-            Field::Fault => self.blameless = text == b"nobody",
+            LineField::UpstreamTime => return self.upstream(text),
+            LineField::Referer => entry.referer = Some(text),
+            LineField::Agent => entry.agent = Some(text),
+            LineField::Route => entry.proxy.route = Some(text),
+            LineField::Server => entry.proxy.server = Some(text),
+            LineField::Tls => entry.proxy.tls = Some(text),
+            LineField::Id => entry.proxy.id = Some(text),
+            LineField::Cause => entry.proxy.cause = Some(text),
+            LineField::Fault => self.blameless = text == b"nobody",
         }
         Ok(())
     }
 
-    fn time(&mut self, rank: u8, text: &[u8], clock: &mut Clock) -> Result<(), ParseError> {
+    fn time(&mut self, rank: u8, text: &[u8], clock: &mut TimestampParser) -> Result<(), ParseError> {
         let time_us = clock.read(text)?;
         if rank > self.best.time {
             (self.entry.time_us, self.best.time) = (time_us, rank);
@@ -101,7 +108,7 @@ impl<'a> Draft<'a> {
     fn client(&mut self, rank: u8, text: &'a [u8]) -> Result<(), ParseError> {
         let client = if rank == FORWARDED {
             self.original.forwarded = Some(text);
-            // Whatever a client wrote into its header is no reason to refuse the line.
+            // Arbitrary content of a client's header is no reason to reject the line.
             address::forwarded(text)
         } else {
             self.original.client = Some(text);
@@ -113,7 +120,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// The sum of the times of all servers that were tried.
+    /// Sums the times of all servers that were tried.
     fn upstream(&mut self, list: &[u8]) -> Result<(), ParseError> {
         if self.best.duration > 1 {
             return Ok(());
@@ -128,7 +135,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Whether any field describes the request or the response.
+    /// Returns `true` if any field describes the request or the response.
     pub(super) fn is_request(&self) -> bool {
         self.request.is_some()
             || self.target.is_some()
@@ -140,16 +147,22 @@ impl<'a> Draft<'a> {
         self.best.time > 0
     }
 
-    /// The entry. `changed` says that the line has escapes; `scratch` takes the texts that must be changed.
-    pub(super) fn finish(mut self, changed: bool, escapes: Escapes, scratch: &'a mut Vec<u8>) -> Entry<'a> {
-        self.what_was_asked();
+    /// The finished entry. `changed` states that the line has escapes; `scratch` holds the texts without
+    /// them.
+    pub(super) fn finish(
+        mut self,
+        changed: bool,
+        escapes: Escapes,
+        scratch: &'a mut Vec<u8>,
+    ) -> LogEntry<'a> {
+        self.pick_request();
         let mut entry = self.entry;
         let is_tunnel = entry.response.status == 101;
         if is_tunnel || entry.proxy.cause == Some(Cause::ClientLeft.name().as_bytes()) {
-            // It lasts until somebody leaves, which says nothing of the server.
+            // A tunnel lasts as long as its parties like, so its duration says nothing about the server.
             entry.response.duration_us = None;
         }
-        // HAProxy's state of a session that the client has ended.
+        // HAProxy's termination state of a session that the client ended.
         let has_left = is_tunnel && matches!(entry.proxy.cause, Some([b'c' | b'C', ..]));
         if self.blameless || has_left {
             entry.proxy.cause = None;
@@ -163,11 +176,11 @@ impl<'a> Draft<'a> {
         entry
     }
 
-    /// If several fields describe the request, the most original one counts.
-    fn what_was_asked(&mut self) {
+    /// Picks the most original of the fields that describe the request.
+    fn pick_request(&mut self) {
         let mut target = self.target.or(self.uri);
         if let Some(line) = self.request {
-            match RequestLine::split(line) {
+            match ParsedRequestLine::split(line) {
                 Some(line) => {
                     self.entry.request.method = Some(line.method);
                     self.entry.request.protocol = line.protocol.or(self.entry.request.protocol);
@@ -184,7 +197,7 @@ impl<'a> Draft<'a> {
         if target[0] != b'/' {
             let (host, rest) = origin_form(target);
             target = rest;
-            // A name from the TLS handshake is what the client connected to, not what it asked for.
+            // A name from the TLS handshake is the connection's, not the request's.
             if self.best.host <= SERVER_NAME {
                 self.entry.host = host.or(self.entry.host);
             }
@@ -199,15 +212,15 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// `GET /path HTTP/1.1` in its parts (RFC 9112, section 3); without a protocol it is HTTP/0.9.
-struct RequestLine<'a> {
+/// The parts of `GET /path HTTP/1.1` (RFC 9112 §3); without a protocol it is HTTP/0.9.
+struct ParsedRequestLine<'a> {
     method: &'a [u8],
     target: &'a [u8],
     protocol: Option<&'a [u8]>,
 }
 
-impl<'a> RequestLine<'a> {
-    /// `None` for what is no request, such as a TLS handshake that was sent to a plain port.
+impl<'a> ParsedRequestLine<'a> {
+    /// `None` for anything else, such as a TLS handshake sent to a plain-text port.
     fn split(line: &'a [u8]) -> Option<Self> {
         let space = memchr::memchr(b' ', line)?;
         let (method, rest) = (&line[..space], &line[space + 1..]);
@@ -225,7 +238,7 @@ impl<'a> RequestLine<'a> {
     }
 }
 
-/// The host and the rest of `http://host/rest`, which proxies get, and which HAProxy logs for HTTP/2.
+/// Splits `http://host/rest`, which proxies receive, and which HAProxy logs for HTTP/2.
 fn origin_form(target: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let scheme = ["http://", "https://"].iter().find_map(|scheme| {
         let (front, rest) = target.split_at_checked(scheme.len())?;
@@ -237,7 +250,7 @@ fn origin_form(target: &[u8]) -> (Option<&[u8]>, &[u8]) {
     (Some(&rest[..end]).filter(|host| !host.is_empty()), path)
 }
 
-/// Without `:port` and the dot at the end; an IPv6 literal keeps its brackets.
+/// Strips `:port` and a trailing dot; an IPv6 literal keeps its brackets.
 fn without_port(host: &[u8]) -> &[u8] {
     let bare = match memchr::memrchr(b':', host) {
         Some(colon) if host[colon + 1..].iter().all(u8::is_ascii_digit) => {
@@ -250,8 +263,8 @@ fn without_port(host: &[u8]) -> &[u8] {
     bare.strip_suffix(b".").unwrap_or(bare)
 }
 
-fn undo<'a>(entry: &mut Entry<'a>, escapes: Escapes, scratch: &'a mut Vec<u8>) {
-    let Entry { host, request, referer, agent, user, proxy, .. } = entry;
+fn undo<'a>(entry: &mut LogEntry<'a>, escapes: Escapes, scratch: &'a mut Vec<u8>) {
+    let LogEntry { host, request, referer, agent, user, proxy, .. } = entry;
     let optional = [
         referer,
         agent,
@@ -275,7 +288,7 @@ fn undo<'a>(entry: &mut Entry<'a>, escapes: Escapes, scratch: &'a mut Vec<u8>) {
     *host = host.map(|host| changed.lower(host));
 }
 
-/// Three digits; fewer for the zeros that some servers write when there was no response, -1 in HAProxy's logs.
+/// Parses three digits; fewer for the zeros that some servers log without a response, -1 in HAProxy's logs.
 fn status(text: &[u8]) -> Result<u16, ParseError> {
     if text == b"-1" {
         return Ok(0);
@@ -286,7 +299,7 @@ fn status(text: &[u8]) -> Result<u16, ParseError> {
     value.filter(|value| *value < 1_000).ok_or_else(|| ParseError::new(0, "a status of three digits"))
 }
 
-/// A number, after a plus sign in some of HAProxy's logs.
+/// Parses a number, with a plus sign in some of HAProxy's logs.
 fn number(text: &[u8], expected: &'static str) -> Result<u64, ParseError> {
     let digits = text.strip_prefix(b"+").unwrap_or(text);
     let mut value = 0u64;
@@ -300,7 +313,7 @@ fn number(text: &[u8], expected: &'static str) -> Result<u64, ParseError> {
     if digits.is_empty() { Err(ParseError::new(text.len(), expected)) } else { Ok(value) }
 }
 
-/// Microseconds of a decimal in units of ten to the power of minus `power` seconds, or with a unit behind it.
+/// Microseconds of a decimal in units of 10^-`power` seconds, or with a unit after it.
 pub(super) fn duration(text: &[u8], power: u8) -> Result<u64, ParseError> {
     const EXPECTED: &str = "a duration";
     let letters = text.iter().rposition(u8::is_ascii_digit).map_or(0, |last| last + 1);
@@ -316,7 +329,7 @@ pub(super) fn duration(text: &[u8], power: u8) -> Result<u64, ParseError> {
     if memchr::memchr2(b'e', b'E', digits).is_some() {
         let float = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<f64>().ok());
         let micros = float.map(|float| float * 10f64.powi(6 - i32::from(power)));
-        // The cast saturates; what is negative or no number is refused.
+        // The cast saturates; negative values and NaN are rejected.
         return micros
             .filter(|micros| *micros >= 0.0)
             .map(|micros| micros as u64)
@@ -345,16 +358,16 @@ pub(super) fn duration(text: &[u8], power: u8) -> Result<u64, ParseError> {
     }
 }
 
-/// The rank of hosts from TLS.
+/// The rank of host names from TLS.
 pub(super) const SERVER_NAME: u8 = 1;
-/// The rank of addresses from headers.
+/// The rank of client addresses from headers.
 const FORWARDED: u8 = 3;
-/// The longest method that is believed to be one.
+/// The longest text that counts as a method.
 const MAX_METHOD: usize = 32;
 
 #[cfg(test)]
 mod tests {
-    use super::{RequestLine, duration, number, origin_form, status, without_port};
+    use super::{ParsedRequestLine, duration, number, origin_form, status, without_port};
 
     #[test]
     fn reads_numbers_and_durations() {
@@ -385,7 +398,7 @@ mod tests {
     #[test]
     fn splits_request_lines() {
         let split = |line: &'static [u8]| {
-            RequestLine::split(line).map(|line| (line.method, line.target, line.protocol))
+            ParsedRequestLine::split(line).map(|line| (line.method, line.target, line.protocol))
         };
         assert_eq!(split(b"GET /a b HTTP/1.1"), Some((&b"GET"[..], &b"/a b"[..], Some(&b"HTTP/1.1"[..]))));
         assert_eq!(split(b"GET /"), Some((&b"GET"[..], &b"/"[..], None)));
@@ -396,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_host_and_path_apart() {
+    fn splits_host_and_path() {
         assert_eq!(origin_form(b"https://a.test:8443/x?y"), (Some(&b"a.test:8443"[..]), &b"/x?y"[..]));
         assert_eq!(origin_form(b"http://a.test"), (Some(&b"a.test"[..]), &b"/"[..]));
         assert_eq!(origin_form(b"*"), (None, &b"*"[..]));

@@ -1,18 +1,18 @@
-//! Undoing the escapes of logs, into memory that is reused: nothing is copied where nothing is escaped.
+//! Decoding of log escapes into reused memory; unescaped texts are not copied.
 
-/// How a format writes bytes that it cannot write plainly.
+/// The escape syntax of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Escapes {
-    /// A backslash: `\xNN` (nginx, Apache), `\"`, `\\`, and JSON's.
+    /// A backslash: `\xNN` (nginx, Apache), `\"`, `\\`, and JSON's escapes.
     Backslash,
-    /// `#NN` (HAProxy).
+    /// A hash sign: `#NN` (HAProxy).
     Hash,
-    /// Not at all: nginx's `escape=none`.
+    /// No escapes: nginx's `escape=none`.
     None,
 }
 
 impl Escapes {
-    /// The byte that begins an escape.
+    /// The byte that starts an escape.
     pub(super) const fn mark(self) -> Option<u8> {
         match self {
             Self::Backslash => Some(b'\\'),
@@ -22,14 +22,14 @@ impl Escapes {
     }
 }
 
-/// Memory for the texts of one line that had to be changed.
+/// The decoded texts of one line.
 pub(super) struct Changed<'a> {
     room: &'a mut [u8],
     escapes: Escapes,
 }
 
 impl<'a> Changed<'a> {
-    /// `need` is the sum of the lengths of all texts that may be given to it.
+    /// `need` is the total length of all texts that may be passed to it.
     pub(super) fn new(scratch: &'a mut Vec<u8>, need: usize, escapes: Escapes) -> Self {
         if scratch.len() < need {
             scratch.resize(need, 0);
@@ -37,7 +37,7 @@ impl<'a> Changed<'a> {
         Self { room: scratch, escapes }
     }
 
-    /// The text with its escapes undone.
+    /// Decodes the escapes of a text.
     pub(super) fn plain(&mut self, text: &'a [u8]) -> &'a [u8] {
         match self.escapes.mark() {
             Some(mark) if memchr::memchr(mark, text).is_some() => self.copy(text, false),
@@ -45,7 +45,7 @@ impl<'a> Changed<'a> {
         }
     }
 
-    /// The text with its escapes undone, in lower case.
+    /// Decodes the escapes of a text and lowers its case.
     pub(super) fn lower(&mut self, text: &'a [u8]) -> &'a [u8] {
         let escaped = self.escapes.mark().is_some_and(|mark| memchr::memchr(mark, text).is_some());
         if escaped || text.iter().any(u8::is_ascii_uppercase) { self.copy(text, true) } else { text }
@@ -66,8 +66,7 @@ impl<'a> Changed<'a> {
     }
 }
 
-/// Writes `text` without its escapes to `out`, which is at least as long; how many bytes that were. What is no escape
-/// stays as it is.
+/// Decodes `text` into `out`, which is at least as long; returns the length. Invalid escapes stay.
 fn undo(text: &[u8], out: &mut [u8], escapes: Escapes) -> usize {
     let Some(mark) = escapes.mark() else {
         out[..text.len()].copy_from_slice(text);
@@ -93,7 +92,7 @@ fn undo(text: &[u8], out: &mut [u8], escapes: Escapes) -> usize {
     to
 }
 
-/// One escape at the front of `text`: how much of it was read, and how much was written.
+/// Decodes one escape at the front of `text`; returns the bytes read and written.
 fn backslash(text: &[u8], out: &mut [u8]) -> (usize, usize) {
     let plain = match text.get(1) {
         Some(b'x' | b'X') => match hex(&text[2..], 2) {
@@ -117,8 +116,8 @@ fn backslash(text: &[u8], out: &mut [u8]) -> (usize, usize) {
     (if plain.is_some() { 2 } else { 1 }, 1)
 }
 
-/// `\uXXXX`, two of them for characters beyond the first plane (RFC 8259, section 7). At most four bytes of UTF-8 come
-/// of twelve, at most three of six.
+/// Decodes `\uXXXX`, a pair of them beyond the first plane (RFC 8259 §7). Twelve bytes yield at most four
+/// bytes of UTF-8, six at most three.
 fn unicode(text: &[u8], out: &mut [u8]) -> (usize, usize) {
     let Some(first) = hex(&text[2..], 4) else {
         out[0] = b'\\';

@@ -1,23 +1,23 @@
-//! What a part of a log line may mean, and the names under which logs write it.
+//! The meaning of the parts of log lines, and the names under which logs write them.
 //!
-//! One table serves nginx variables (without `$`), the named groups of regular expressions, and the keys of JSON.
+//! One table serves nginx variables (without `$`), the named groups of regular expressions, and the keys of
+//! JSON.
 
-/// What a part of a line means for the entry.
+/// The meaning of a part of a line for the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
-    /// Nothing: it is stepped over.
+pub(super) enum LineField {
+    /// A part without a meaning, which is skipped.
     Skip,
-    /// When, in any of the notations that [`super::time`] knows.
+    /// The time, in any notation that [`super::time`] reads.
     Time,
-    /// When, in seconds with a fraction: better than [`Field::Time`].
+    /// The time in seconds with a fraction, more precise than [`LineField::Time`].
     Instant,
-    /// The requested host; the number is its rank among the sources of a host.
+    /// The requested host, with its rank among the sources of a host.
     Host(u8),
-    /// The client's address; the number is its rank among the sources of an address.
+    /// The client's address, with its rank among the sources of an address.
     Client(u8),
     /// The identity of RFC 1413, Apache's `%l`: always a dash today.
     Ident,
-    /// The authenticated user.
     User,
     /// The whole request line.
     Request,
@@ -25,42 +25,37 @@ pub(super) enum Field {
     Target,
     /// The path, normalised by the server.
     Uri,
-    /// The query.
+    /// The query without its question mark.
     Args,
-    /// The method.
     Method,
-    /// The protocol.
+    /// The protocol with its version.
     Protocol,
-    /// The response's status.
+    /// The status of the response.
     Status,
-    /// Bytes sent; the number is the rank: bodies before whole responses.
+    /// Bytes sent, with their rank: bodies before whole responses.
     Bytes(u8),
-    /// Bytes received.
+    /// Bytes received from the client.
     Received,
-    /// The duration, where no unit is written: in seconds times ten to the power of minus this.
+    /// The duration; without a unit in the log, in units of 10^-n seconds.
     Duration(u8),
-    /// The times of upstream servers, a list; only where no duration is known.
+    /// A list of times of upstream servers; used only if no duration is known.
     UpstreamTime,
-    /// The `Referer` header.
     Referer,
-    /// The `User-Agent` header.
     Agent,
-    /// The route.
+    /// The name of the route.
     Route,
     /// The server that answered.
     Server,
-    /// The TLS version.
     Tls,
-    /// The request's id.
     Id,
-    /// How the request ended.
+    /// The cause of the request's end.
     Cause,
-    /// Who is responsible: `nobody` means that there was no fault.
+    /// The party at fault: `nobody` marks an ordinary end.
     Fault,
 }
 
-impl Field {
-    /// The meaning of a name; `None` for names without one.
+impl LineField {
+    /// The meaning of a name; `None` for unknown names.
     pub(super) fn named(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"time" | b"time_local" | b"time_iso8601" | b"timestamp" | b"@timestamp" | b"datetime"
@@ -135,24 +130,24 @@ impl Field {
         })
     }
 
-    /// Whether nginx writes several values there, with `, ` and ` : ` between them.
+    /// Returns `true` if nginx writes several values there, separated by `, ` and ` : `.
     pub(super) fn is_list(name: &[u8]) -> bool {
         name.starts_with(b"upstream_")
             || name == b"http_x_forwarded_for"
             || name == b"proxy_add_x_forwarded_for"
     }
 
-    /// Whether it says when.
+    /// Returns `true` for fields with the time.
     pub(super) const fn is_time(self) -> bool {
         matches!(self, Self::Time | Self::Instant)
     }
 
-    /// Whether it begins with a slash, always.
+    /// Returns `true` if values always start with a slash.
     pub(super) const fn begins_with_slash(self) -> bool {
         matches!(self, Self::Target | Self::Uri)
     }
 
-    /// Whether its values are of a few bytes only.
+    /// Returns `true` if values have a few bytes only.
     pub(super) const fn is_short(self) -> bool {
         matches!(
             self,

@@ -1,22 +1,23 @@
-//! Texts at the place of a host: names, addresses, and lists of addresses from `X-Forwarded-For`.
+//! Classification of texts in the place of a host: names, addresses, and lists of addresses from
+//! `X-Forwarded-For`.
 
 use super::address;
 
-/// The nature of a text that may be a host.
+/// The kind of a text that may be a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostText {
     /// A name, with or without a port.
     Name,
-    /// One address, as a host and `X-Forwarded-For` may have it.
+    /// One address, which a host and `X-Forwarded-For` may both be.
     Address,
-    /// Addresses as only `X-Forwarded-For` has them: several, IPv6 without brackets, `unknown`.
+    /// Addresses that only `X-Forwarded-For` has: several, IPv6 without brackets, `unknown`.
     Forwarded,
-    /// A text that is none of these.
+    /// A text of any other kind.
     Other,
 }
 
 impl HostText {
-    /// The kind of `text`, which is not empty.
+    /// The kind of `text`, which must not be empty.
     pub(super) fn of(text: &[u8]) -> Self {
         if text == b"unknown" {
             return Self::Forwarded;
@@ -35,14 +36,14 @@ impl HostText {
     }
 }
 
-/// A name's last label has something other than digits, so that no figure of a log is taken for one (RFC 3696 §2).
+/// The last label of a name is not all digits, so that numbers in a log do not count as names (RFC 3696 §2).
 fn is_name(text: &[u8]) -> bool {
     let name = match memchr::memrchr(b':', text) {
         Some(colon) if text[colon + 1..].iter().all(u8::is_ascii_digit) => &text[..colon],
         _ => text,
     };
     let name = name.strip_suffix(b".").unwrap_or(name);
-    // nginx and Apache escape what is not ASCII with a backslash.
+    // nginx and Apache escape non-ASCII bytes with a backslash.
     let sound = |byte: &u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'*' | b'\\') || !byte.is_ascii()
     };
@@ -55,7 +56,7 @@ mod tests {
     use super::HostText::{self, Address, Forwarded, Name, Other};
 
     #[test]
-    fn hosts_are_told_from_what_else_ends_a_line() {
+    fn hosts_differ_from_other_last_fields() {
         for (text, kind) in [
             ("a.test", Name),
             ("A.Test:8443", Name),

@@ -1,20 +1,24 @@
-//! Logs of one JSON object per line: Offramp's own, Caddy's, Traefik's, nginx's `escape=json`, and others with names
-//! that say what they are.
+//! Logs with one JSON object per line: Offramp's own, Caddy's, Traefik's, nginx's `escape=json`, and others
+//! with descriptive keys.
 //!
-//! The line is read once from left to right, without a tree; strings stay as they are written. The grammar is RFC
-//! 8259's, except that strings may be of any bytes, since what clients send often is not UTF-8.
+//! The line is read once from left to right, without a tree; strings stay as written. The grammar is that of
+//! RFC 8259, except that strings may hold arbitrary bytes, since clients often send invalid UTF-8.
 
 use crate::parse_error::ParseError;
 
-use super::draft::Draft;
-use super::field::Field;
-use super::time::Clock;
+use super::draft::EntryDraft;
+use super::field::LineField;
+use super::time::TimestampParser;
 
-/// Takes a line apart; `false` if it is an event of another kind than a request.
-pub(super) fn run<'a>(line: &'a [u8], draft: &mut Draft<'a>, clock: &mut Clock) -> Result<bool, ParseError> {
+/// Parses a line into the draft; returns `false` for events that are not requests.
+pub(super) fn run<'a>(
+    line: &'a [u8],
+    draft: &mut EntryDraft<'a>,
+    clock: &mut TimestampParser,
+) -> Result<bool, ParseError> {
     let mut walk = Walk { line, at: 0, depth: 0, request: true };
     walk.space();
-    walk.object(Place::Top, draft, clock)?;
+    walk.object(JsonScope::Top, draft, clock)?;
     walk.space();
     if walk.at < line.len() {
         return Err(walk.expected("the end of the line"));
@@ -22,16 +26,16 @@ pub(super) fn run<'a>(line: &'a [u8], draft: &mut Draft<'a>, clock: &mut Clock) 
     Ok(walk.request && (draft.is_request() || !draft.has_time()))
 }
 
-/// In what object a key stands, which decides what it means.
+/// The object that a key is in, which decides its meaning.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// The line's own, or a part of it whose keys mean the same there.
+enum JsonScope {
+    /// The top-level object, or a part of it whose keys mean the same.
     Top,
-    /// Headers of the request.
+    /// The headers of the request.
     Headers,
-    /// TLS of the connection.
+    /// The TLS parameters of the connection.
     Tls,
-    /// Something that means nothing here.
+    /// An object without a meaning.
     Other,
 }
 
@@ -39,12 +43,17 @@ struct Walk<'a> {
     line: &'a [u8],
     at: usize,
     depth: u8,
-    /// Whether it can be a request; `logger` and `event` may say that it is none.
+    /// Set while the event can be a request; cleared by keys such as `logger` and `event`.
     request: bool,
 }
 
 impl<'a> Walk<'a> {
-    fn object(&mut self, place: Place, draft: &mut Draft<'a>, clock: &mut Clock) -> Result<(), ParseError> {
+    fn object(
+        &mut self,
+        place: JsonScope,
+        draft: &mut EntryDraft<'a>,
+        clock: &mut TimestampParser,
+    ) -> Result<(), ParseError> {
         self.byte(b'{', "`{`")?;
         self.deeper()?;
         self.space();
@@ -72,13 +81,13 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The value of a key.
+    /// Parses the value of a key.
     fn member(
         &mut self,
-        place: Place,
+        place: JsonScope,
         key: &[u8],
-        draft: &mut Draft<'a>,
-        clock: &mut Clock,
+        draft: &mut EntryDraft<'a>,
+        clock: &mut TimestampParser,
     ) -> Result<(), ParseError> {
         match self.peek() {
             Some(b'{') => self.object(inner(place, key), draft, clock),
@@ -92,28 +101,28 @@ impl<'a> Walk<'a> {
 
     fn take(
         &mut self,
-        place: Place,
+        place: JsonScope,
         key: &[u8],
         value: &'a [u8],
-        draft: &mut Draft<'a>,
-        clock: &mut Clock,
+        draft: &mut EntryDraft<'a>,
+        clock: &mut TimestampParser,
     ) -> Result<(), ParseError> {
         match place {
-            Place::Other => Ok(()),
-            Place::Headers => match header(key) {
+            JsonScope::Other => Ok(()),
+            JsonScope::Headers => match header(key) {
                 Some(field) => draft.put(field, value, clock),
                 None => Ok(()),
             },
-            Place::Tls if key == b"version" => draft.put(Field::Tls, tls_version(value), clock),
-            Place::Tls if key == b"server_name" => draft.put(Field::Host(1), value, clock),
-            Place::Tls => Ok(()),
-            Place::Top => {
+            JsonScope::Tls if key == b"version" => draft.put(LineField::Tls, tls_version(value), clock),
+            JsonScope::Tls if key == b"server_name" => draft.put(LineField::Host(1), value, clock),
+            JsonScope::Tls => Ok(()),
+            JsonScope::Top => {
                 match key {
                     b"logger" => self.request &= value.starts_with(b"http.log.access"),
                     b"event" => self.request &= value != b"connection",
                     _ => {}
                 }
-                match Field::named(key) {
+                match LineField::named(key) {
                     Some(field) => draft.put(field, value, clock),
                     None => Ok(()),
                 }
@@ -121,13 +130,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Of an array the first element counts: Go writes every header as one.
+    /// Parses an array, of which the first element counts: Go writes every header as an array.
     fn array(
         &mut self,
-        place: Place,
+        place: JsonScope,
         key: &[u8],
-        draft: &mut Draft<'a>,
-        clock: &mut Clock,
+        draft: &mut EntryDraft<'a>,
+        clock: &mut TimestampParser,
     ) -> Result<(), ParseError> {
         self.at += 1;
         self.deeper()?;
@@ -141,7 +150,7 @@ impl<'a> Walk<'a> {
         loop {
             self.space();
             self.member(place, key, draft, clock)?;
-            place = Place::Other;
+            place = JsonScope::Other;
             self.space();
             match self.peek() {
                 Some(b',') => self.at += 1,
@@ -154,7 +163,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A string without its quotes, a number as it is written, nothing for `null`; and where it begins.
+    /// Returns a scalar and its offset: a string without quotes, a number as written, empty for `null`.
     fn scalar(&mut self) -> Result<(usize, &'a [u8]), ParseError> {
         if self.peek() == Some(b'"') {
             let start = self.at + 1;
@@ -183,7 +192,7 @@ impl<'a> Walk<'a> {
                     self.at = end + 1;
                     return Ok(&self.line[start..end]);
                 }
-                // The escaped byte is stepped over; behind a backslash at the end there is none.
+                // Skips the escaped byte; a trailing backslash has none.
                 Some(found) => self.at = (self.at + found + 2).min(self.line.len()),
                 None => {
                     self.at = self.line.len();
@@ -221,30 +230,30 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What an object inside of another one is.
-fn inner(place: Place, key: &[u8]) -> Place {
+/// The kind of a nested object.
+fn inner(place: JsonScope, key: &[u8]) -> JsonScope {
     match (place, key) {
-        (Place::Top, b"request" | b"response" | b"http" | b"url" | b"body" | b"source") => Place::Top,
-        (Place::Top, b"headers" | b"request_headers" | b"req_headers") => Place::Headers,
-        (Place::Top, b"tls") => Place::Tls,
-        _ => Place::Other,
+        (JsonScope::Top, b"request" | b"response" | b"http" | b"url" | b"body" | b"source") => JsonScope::Top,
+        (JsonScope::Top, b"headers" | b"request_headers" | b"req_headers") => JsonScope::Headers,
+        (JsonScope::Top, b"tls") => JsonScope::Tls,
+        _ => JsonScope::Other,
     }
 }
 
-fn header(name: &[u8]) -> Option<Field> {
+fn header(name: &[u8]) -> Option<LineField> {
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     if is(b"User-Agent") {
-        Some(Field::Agent)
+        Some(LineField::Agent)
     } else if is(b"Referer") {
-        Some(Field::Referer)
+        Some(LineField::Referer)
     } else if is(b"Host") {
-        Some(Field::Host(2))
+        Some(LineField::Host(2))
     } else {
         None
     }
 }
 
-/// Go writes the number of the protocol (RFC 8446, section 4.1.2).
+/// Go writes the protocol's number (RFC 8446 §4.1.2).
 fn tls_version(value: &[u8]) -> &[u8] {
     match value {
         b"769" => b"TLSv1.0",

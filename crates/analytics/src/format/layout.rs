@@ -1,34 +1,34 @@
-//! The formats of nginx and Apache that have a name, and the lines that fit one of them only by accident.
+//! The named formats of nginx and Apache, with checks for lines that fit one of them only by accident.
 //!
-//! A line of one format can have the syntax of another: a host at the front is taken for a client whose name was looked
-//! up, `X-Forwarded-For` at the end for a host. So the values are looked at too, and a line is refused with the name of
-//! the format that would read it right. Of one line that ends with an address nobody can say whether that is a host or a
-//! forwarded client; then the lines around it decide ([`Twins`]).
+//! A line of one format can have the syntax of another: a leading host passes for a client with a name that was
+//! looked up, a trailing `X-Forwarded-For` for a host. So values are checked too, and a line is rejected with
+//! the name of the format that reads it correctly. A trailing address alone may be a host or a forwarded
+//! client; then the lines around it decide ([`Twins`]).
 
 use std::fmt::Write;
 
-use super::draft::Draft;
+use super::draft::EntryDraft;
 use super::host::HostText;
 use super::{FormatError, address, compile, program};
 use crate::parse_error::ParseError;
 
-/// A named format of lines that have the same parts in another order.
+/// A named format. All have the same parts in different orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NamedLayout {
     Combined,
     Common,
-    /// `combined` with the host at the end.
+    /// `combined` followed by the host.
     Vhost,
-    /// `combined` with `X-Forwarded-For` at the end: nginx.org's packages, Red Hat's.
+    /// `combined` followed by `X-Forwarded-For`: nginx.org's packages, Red Hat's.
     Main,
-    /// `combined` behind host and port: Debian's Apache.
+    /// Host and port followed by `combined`: Debian's Apache.
     VhostCombined,
-    /// `common` behind the host: Apache's documentation.
+    /// The host followed by `common`: Apache's documentation.
     VhostCommon,
 }
 
 impl NamedLayout {
-    /// The format of this name.
+    /// Looks a format up by its name.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "combined" => Self::Combined,
@@ -41,8 +41,8 @@ impl NamedLayout {
         })
     }
 
-    /// The program that takes its lines apart.
-    pub(super) fn program(self) -> Result<program::Program, FormatError> {
+    /// Compiles the program for the format's lines.
+    pub(super) fn program(self) -> Result<program::LineProgram, FormatError> {
         let mut text = String::new();
         text += if matches!(self, Self::VhostCombined | Self::VhostCommon) { "$vhost " } else { "" };
         // The second field is Apache's `%l`, which nginx writes as a dash.
@@ -60,11 +60,16 @@ impl NamedLayout {
             // Writing to a string cannot fail.
             let _ = write!(text, " \"${last}\"");
         }
-        Ok(program::Program { layout: Some(self), ..compile::compile(&text)? })
+        Ok(program::LineProgram { layout: Some(self), ..compile::compile(&text)? })
     }
 
-    /// Refuses a line whose values belong to another format.
-    pub(super) fn check(self, line: &[u8], draft: &Draft<'_>, twins: &mut Twins) -> Result<(), ParseError> {
+    /// Rejects a line with values of another format.
+    pub(super) fn check(
+        self,
+        line: &[u8],
+        draft: &EntryDraft<'_>,
+        twins: &mut Twins,
+    ) -> Result<(), ParseError> {
         match self {
             Self::Combined | Self::Vhost if has_host_first(draft) => {
                 return Err(ParseError::new(
@@ -94,8 +99,8 @@ impl NamedLayout {
         }
     }
 
-    /// Looks at a line only for what the lines around it may be.
-    pub(super) fn look(self, draft: &Draft<'_>, twins: &mut Twins) {
+    /// Records a line only as evidence for its neighbours.
+    pub(super) fn look(self, draft: &EntryDraft<'_>, twins: &mut Twins) {
         let _ = match self {
             Self::Vhost => twins.count(draft.entry.host),
             Self::Main => twins.count(draft.original.forwarded),
@@ -103,26 +108,26 @@ impl NamedLayout {
         };
     }
 
-    /// Set for the formats whose lines end with what may be a host or a forwarded client.
+    /// Set for formats whose last field may be a host or a forwarded client.
     pub(super) const fn has_twin(self) -> bool {
         matches!(self, Self::Vhost | Self::Main)
     }
 }
 
-/// What stands at the end of `vhost` and `main`, as far as lines have been seen: both have the same syntax, and in both
-/// the last field may be an address.
+/// Statistics of the last field of `vhost` and `main` over the lines so far: both formats have the same
+/// syntax, and in both the field may be an address.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Twins {
     names: u64,
     addresses: u64,
-    /// Values that no host has.
+    /// Values that cannot be a host.
     lists: u64,
-    /// Set where lines of the same log were read before.
+    /// Set if lines of the same log were read before.
     settled: bool,
 }
 
 impl Twins {
-    /// Takes every line by its syntax.
+    /// Accepts every line by its syntax from now on.
     pub(super) fn settle(&mut self) {
         self.settled = true;
     }
@@ -138,7 +143,7 @@ impl Twins {
         kind
     }
 
-    /// Refuses what is no host, and an address where no line has had a name.
+    /// Rejects values that are not hosts, and addresses while no line had a name.
     fn host(&mut self, text: &[u8]) -> Result<(), ParseError> {
         match self.count(Some(text)) {
             HostText::Name => Ok(()),
@@ -155,8 +160,7 @@ impl Twins {
         }
     }
 
-    /// Refuses lines where more than a few last fields are names. A few are what clients wrote into their headers, as is
-    /// whatever is no host.
+    /// Rejects names, unless they are few: clients can put anything into the header.
     fn forwarded(&mut self, text: &[u8]) -> Result<(), ParseError> {
         let is_clear = matches!(self.count(Some(text)), HostText::Forwarded | HostText::Other);
         if is_clear || self.settled || self.names * FEW <= self.addresses + self.lists {
@@ -166,18 +170,19 @@ impl Twins {
     }
 }
 
-/// One name among so many addresses says nothing.
+/// One name among this many addresses proves nothing.
 const FEW: u64 = 4;
 
-/// Set for lines that begin with a host: the client has moved to where the identity stands (RFC 1413), and the identity
-/// to the user. A client without an address was a name that was looked up; such a log has no identities.
-fn has_host_first(draft: &Draft<'_>) -> bool {
+/// Returns `true` for lines that start with a host: the client is in the place of the identity (RFC 1413),
+/// and the identity in that of the user. A client without an address is a host name; such logs have no
+/// identities.
+fn has_host_first(draft: &EntryDraft<'_>) -> bool {
     let moved = |ident| draft.entry.client.is_none() || is_address(ident);
     draft.original.ident.is_some_and(moved) || draft.entry.user.is_some_and(|user| user.starts_with(b"- "))
 }
 
-/// Refuses `combined` and `common`, whose identity is taken for the client where there is one.
-fn host_then_client(draft: &Draft<'_>) -> Result<(), ParseError> {
+/// Rejects `combined` and `common` lines where the identity passes for the client.
+fn host_then_client(draft: &EntryDraft<'_>) -> Result<(), ParseError> {
     let host = draft.entry.host.map_or(HostText::Other, HostText::of);
     if !matches!(host, HostText::Name | HostText::Address) {
         return Err(ParseError::new(0, "a host, and behind it the client"));
@@ -197,7 +202,7 @@ fn is_address(text: &[u8]) -> bool {
     matches!(address::parse(text), Ok(Some(_)))
 }
 
-/// The offset at which a part of a line begins.
+/// The offset of a part in its line.
 fn offset(line: &[u8], part: &[u8]) -> usize {
     (part.as_ptr() as usize).saturating_sub(line.as_ptr() as usize)
 }

@@ -1,23 +1,23 @@
-//! Regular expressions with named groups: for whatever no other format describes, at several times the cost.
+//! Regular expressions with named groups: for logs that no other format describes, at several times the cost.
 
 use regex::bytes::{CaptureLocations, Regex, RegexBuilder};
 
 use crate::parse_error::ParseError;
 
 use super::FormatError;
-use super::draft::Draft;
-use super::field::Field;
-use super::time::Clock;
+use super::draft::EntryDraft;
+use super::field::LineField;
+use super::time::TimestampParser;
 
-/// An expression and the meanings of its groups.
+/// A regular expression and the meanings of its groups.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern {
+pub(super) struct LinePattern {
     regex: Regex,
-    groups: Box<[(usize, Field)]>,
+    groups: Box<[(usize, LineField)]>,
 }
 
-impl Pattern {
-    /// Compiles it; it matches bytes, not characters.
+impl LinePattern {
+    /// Compiles an expression, which matches bytes, not characters.
     pub(super) fn new(pattern: &str) -> Result<Self, FormatError> {
         let regex = RegexBuilder::new(pattern)
             .unicode(false)
@@ -27,7 +27,8 @@ impl Pattern {
         let mut groups = Vec::new();
         for (number, name) in regex.capture_names().enumerate() {
             let Some(name) = name else { continue };
-            let field = Field::named(name.as_bytes()).ok_or_else(|| FormatError::Group(name.to_owned()))?;
+            let field =
+                LineField::named(name.as_bytes()).ok_or_else(|| FormatError::Group(name.to_owned()))?;
             groups.push((number, field));
         }
         if !groups.iter().any(|(_, field)| field.is_time()) {
@@ -36,17 +37,17 @@ impl Pattern {
         Ok(Self { regex, groups: groups.into() })
     }
 
-    /// Room for the places of the groups, to be used again for every line.
+    /// A buffer for the positions of the groups, reused for every line.
     pub(super) fn locations(&self) -> CaptureLocations {
         self.regex.capture_locations()
     }
 
-    /// Takes a line apart.
+    /// Parses a line into the draft.
     pub(super) fn run<'a>(
         &self,
         line: &'a [u8],
-        draft: &mut Draft<'a>,
-        clock: &mut Clock,
+        draft: &mut EntryDraft<'a>,
+        clock: &mut TimestampParser,
         locations: &mut CaptureLocations,
     ) -> Result<(), ParseError> {
         if self.regex.captures_read(locations, line).is_none() {
@@ -61,5 +62,5 @@ impl Pattern {
     }
 }
 
-/// What a compiled expression may take, in bytes.
+/// The size limit of a compiled expression, in bytes.
 const MAX_SIZE: usize = 2 << 20;

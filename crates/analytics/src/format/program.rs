@@ -1,57 +1,57 @@
-//! A log format as a program of steps: one variable each, and the text that ends it.
+//! Log formats as programs of steps: one variable each, and the text that ends it.
 
 use crate::parse_error::ParseError;
 
-use super::draft::Draft;
+use super::draft::EntryDraft;
 use super::escape::Escapes;
-use super::field::Field;
+use super::field::LineField;
 use super::layout::NamedLayout;
-use super::time::Clock;
+use super::time::TimestampParser;
 
-/// The program of one format; made by [`super::compile`].
+/// The program of one format, made by [`super::compile`].
 #[derive(Clone, Debug)]
-pub(super) struct Program {
-    /// What every line begins with.
+pub(super) struct LineProgram {
+    /// The literal start of every line.
     pub(super) head: Box<[u8]>,
     pub(super) steps: Box<[FormatStep]>,
     pub(super) escapes: Escapes,
-    /// Set for formats that have a name.
+    /// Set for named formats.
     pub(super) layout: Option<NamedLayout>,
 }
 
-/// One variable and what ends it.
+/// One variable and its end.
 #[derive(Clone, Debug)]
 pub(super) struct FormatStep {
-    pub(super) field: Field,
+    pub(super) field: LineField,
     /// The variable's name, for messages.
     pub(super) name: Box<str>,
-    /// Whether its value may have commas followed by spaces in it.
+    /// Set if values may contain commas followed by spaces.
     pub(super) list: bool,
-    /// Whether its values are of a few bytes only.
+    /// Set if values have a few bytes only.
     pub(super) short: bool,
-    /// Whether no step follows.
+    /// Set for the last step.
     pub(super) last: bool,
-    pub(super) end: End,
+    pub(super) end: SegmentEnd,
 }
 
-/// What ends a variable.
+/// The end of a variable.
 #[derive(Clone, Debug)]
-pub(super) enum End {
-    /// This text, which belongs to no variable.
+pub(super) enum SegmentEnd {
+    /// A literal that belongs to no variable.
     Literal(Box<[u8]>),
-    /// This byte, with which the next variable begins.
+    /// The first byte of the next variable.
     Before(u8),
     /// The end of the line.
     Line,
 }
 
-impl Program {
-    /// Takes a line apart.
+impl LineProgram {
+    /// Parses a line into the draft.
     pub(super) fn run<'a>(
         &self,
         line: &'a [u8],
-        draft: &mut Draft<'a>,
-        clock: &mut Clock,
+        draft: &mut EntryDraft<'a>,
+        clock: &mut TimestampParser,
     ) -> Result<(), ParseError> {
         if !line.starts_with(&self.head) {
             return Err(self.no_head(line));
@@ -65,13 +65,13 @@ impl Program {
         if at == line.len() { Ok(()) } else { Err(ParseError::new(at, "the end of the line")) }
     }
 
-    /// Where the value that begins at `at` ends, and where the next begins.
+    /// Finds the end of the value at `at`, and the start of the next one.
     #[inline]
     fn end(&self, step: &FormatStep, line: &[u8], at: usize) -> Result<(usize, usize), ParseError> {
         match &step.end {
-            End::Literal(literal) => {
+            SegmentEnd::Literal(literal) => {
                 let end = match self.escapes {
-                    // Only the last of such quotes is known to be the real one.
+                    // Without escapes only the last quote of the line is certain.
                     Escapes::None if step.last => {
                         line.strip_suffix(&literal[..]).map(<[u8]>::len).filter(|end| *end >= at)
                     }
@@ -79,14 +79,17 @@ impl Program {
                 };
                 end.map(|end| (end, end + literal.len())).ok_or_else(|| {
                     let literal = literal.escape_ascii();
-                    ParseError::new(at, format!("{}, followed by `{literal}`", step.name))
+                    ParseError::new(at, format!("{}, followed by `{literal}`", step.name.escape_debug()))
                 })
             }
-            End::Before(first) => match memchr::memchr(*first, &line[at..]) {
+            SegmentEnd::Before(first) => match memchr::memchr(*first, &line[at..]) {
                 Some(length) => Ok((at + length, at + length)),
-                None => Err(ParseError::new(at, format!("{} before `{}`", step.name, char::from(*first)))),
+                None => {
+                    let (name, first) = (step.name.escape_debug(), first.escape_ascii());
+                    Err(ParseError::new(at, format!("{name} before `{first}`")))
+                }
             },
-            End::Line => Ok((line.len(), line.len())),
+            SegmentEnd::Line => Ok((line.len(), line.len())),
         }
     }
 
@@ -115,7 +118,7 @@ impl Program {
     }
 }
 
-/// Finds a byte that is expected within a few: a loop is faster than a call that loads vectors.
+/// Finds a byte expected nearby: a loop is faster than a call that loads vectors.
 #[inline]
 fn find_near(byte: u8, line: &[u8], from: usize) -> Option<usize> {
     let near = line[from..].iter().take(NEAR).position(|next| *next == byte);
@@ -133,16 +136,17 @@ fn begins_with(text: &[u8], start: &[u8]) -> bool {
     text.len() >= start.len() && text.iter().zip(start).all(|(have, want)| have == want)
 }
 
-/// Whether an odd number of backslashes ends `before`.
+/// Returns `true` if `before` ends in an odd number of backslashes.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// Whether a list goes on at a separator: nginx writes `a, b` for servers tried in turn, `a : b` for groups of them.
+/// Returns `true` if a list continues at a separator: nginx writes `a, b` for servers tried in turn, `a : b`
+/// for groups.
 fn goes_on(list: &[u8], at: usize) -> bool {
     let (before, after) = list.split_at(at);
     before.ends_with(b",") || before.ends_with(b" :") || after.starts_with(b" : ")
 }
 
-/// How many bytes are looked at one by one.
+/// The number of bytes checked one by one.
 const NEAR: usize = 8;

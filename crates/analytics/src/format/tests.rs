@@ -5,8 +5,8 @@ mod named;
 mod own;
 mod roundtrip;
 
-use super::{LogFormat, Parser};
+use super::{InputFormat, Parser};
 
-fn parser(format: &LogFormat) -> Parser {
+fn parser(format: &InputFormat) -> Parser {
     format.parser(0)
 }

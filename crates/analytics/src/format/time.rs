@@ -1,25 +1,26 @@
-//! Times as logs write them: the common log format, ISO 8601, and seconds or smaller units since 1970.
+//! Times in logs: the common log format, ISO 8601, and seconds or smaller units since 1970.
 //!
-//! Impossible dates are refused with their place. Equal texts, as in the lines of one second, are read once.
+//! Impossible dates are rejected with their offset. A text equal to the last one, as in lines of one second,
+//! is not parsed again.
 
 use crate::parse_error::ParseError;
 
-/// Reads times; remembers the last one.
+/// A parser of times that caches the last one.
 #[derive(Clone, Debug)]
-pub(super) struct Clock {
+pub(super) struct TimestampParser {
     last: [u8; REMEMBERED],
     length: usize,
     time_us: i64,
-    /// What a time without an offset is taken to be ahead of UTC, in seconds.
+    /// The offset from UTC, in seconds, of times without one.
     assumed_offset: i64,
 }
 
-impl Clock {
+impl TimestampParser {
     pub(super) const fn new(assumed_offset: i64) -> Self {
         Self { last: [0; REMEMBERED], length: 0, time_us: 0, assumed_offset }
     }
 
-    /// Microseconds since 1970 of a time in any notation.
+    /// Parses a time in any notation into microseconds since 1970.
     pub(super) fn read(&mut self, text: &[u8]) -> Result<i64, ParseError> {
         if text == &self.last[..self.length] && self.length > 0 {
             return Ok(self.time_us);
@@ -36,21 +37,21 @@ impl Clock {
         Ok(time_us)
     }
 
-    /// `22/Nov/2026:01:02:03 +0100`, with a fraction and without an offset in HAProxy's logs.
+    /// Parses `22/Nov/2026:01:02:03 +0100`; HAProxy's has a fraction and no offset.
     fn common(&self, text: &[u8]) -> Result<i64, ParseError> {
-        let mut at = Cursor { text, at: 3 };
+        let mut at = TextCursor { text, at: 3 };
         let month = month(text.get(3..6)).ok_or_else(|| ParseError::new(3, "a month from Jan to Dec"))?;
         at.at = 6;
         at.one_of(b"/", "a slash before the year")?;
         let year = at.number(4, 1970, 9999, "a year from 1970 on")?;
         at.one_of(b":", "a colon before the hour")?;
-        let day = Cursor { text, at: 0 }.number(2, 1, days_in(year, month), "a day of that month")?;
+        let day = TextCursor { text, at: 0 }.number(2, 1, days_in(year, month), "a day of that month")?;
         self.rest(at, days_from_civil(year, month, day))
     }
 
-    /// `2026-11-22T01:02:03.456+01:00`, also with a space or with slashes.
+    /// Parses `2026-11-22T01:02:03.456+01:00`, also with a space or with slashes.
     fn iso(&self, text: &[u8]) -> Result<i64, ParseError> {
-        let mut at = Cursor { text, at: 0 };
+        let mut at = TextCursor { text, at: 0 };
         let year = at.number(4, 1970, 9999, "a year from 1970 on")?;
         at.at += 1;
         let month = at.number(2, 1, 12, "a month from 01 to 12")?;
@@ -60,13 +61,13 @@ impl Clock {
         self.rest(at, days_from_civil(year, month, day))
     }
 
-    /// From the hour on.
-    fn rest(&self, mut at: Cursor<'_>, days: i64) -> Result<i64, ParseError> {
+    /// Parses the part from the hour on.
+    fn rest(&self, mut at: TextCursor<'_>, days: i64) -> Result<i64, ParseError> {
         let hour = at.number(2, 0, 23, "an hour from 00 to 23")?;
         at.one_of(b":", "a colon before the minute")?;
         let minute = at.number(2, 0, 59, "a minute from 00 to 59")?;
         at.one_of(b":", "a colon before the second")?;
-        // A leap second counts as the first of the next minute, as POSIX has it.
+        // A leap second counts as the first of the next minute, as in POSIX.
         let second = at.number(2, 0, 60, "a second from 00 to 60")?;
         let micros = at.fraction()?;
         let offset = at.offset(self.assumed_offset)?;
@@ -75,12 +76,12 @@ impl Clock {
     }
 }
 
-struct Cursor<'a> {
+struct TextCursor<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl Cursor<'_> {
+impl TextCursor<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -93,7 +94,7 @@ impl Cursor<'_> {
         Err(ParseError::new(self.at.min(self.text.len()), expected))
     }
 
-    /// A number of exactly `digits` digits, `low..=high`.
+    /// Parses exactly `digits` digits as a number within `low..=high`.
     fn number(
         &mut self,
         digits: usize,
@@ -115,7 +116,7 @@ impl Cursor<'_> {
         Ok(value)
     }
 
-    /// A fraction of a second in microseconds, if there is one.
+    /// Parses an optional fraction of a second into microseconds.
     fn fraction(&mut self) -> Result<i64, ParseError> {
         if !matches!(self.peek(), Some(b'.' | b',')) {
             return Ok(0);
@@ -133,7 +134,7 @@ impl Cursor<'_> {
         Ok(micros)
     }
 
-    /// What the time is ahead of UTC, in seconds: `Z`, `+01:00`, ` +0100`, `+01`, or nothing.
+    /// Parses an optional offset from UTC into seconds: `Z`, `+01:00`, ` +0100`, `+01`.
     fn offset(&mut self, assumed: i64) -> Result<i64, ParseError> {
         if self.at == self.text.len() {
             return Ok(assumed);
@@ -174,14 +175,15 @@ impl Cursor<'_> {
     }
 }
 
-/// Seconds since 1970, with or without a fraction; whole numbers too large for seconds are smaller units.
+/// Parses seconds since 1970, with or without a fraction; whole numbers too large for seconds are smaller
+/// units.
 fn unix(text: &[u8]) -> Result<i64, ParseError> {
     let wrong =
         |at| ParseError::new(at, "a time, such as 22/Nov/2026:01:02:03 +0000 or 2026-11-22T01:02:03Z");
     if let Some(at) = text.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.') {
         let float = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
         return match float {
-            // Checked before the cast: within the years that are accepted, which microseconds in 64 bits hold.
+            // In range, so the cast is exact: microseconds up to the year 9999 fit 64 bits.
             Some(float) if (0.0..=LAST_SECOND).contains(&float) => Ok((float * 1e6) as i64),
             _ => Err(wrong(at)),
         };
@@ -238,7 +240,8 @@ const fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01 in the proleptic Gregorian calendar; the year begins in March, so that the leap day is last.
+/// Days since 1970-01-01 in the proleptic Gregorian calendar; years start in March, so that the leap day is
+/// last.
 const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year / 400, year % 400);
@@ -246,14 +249,14 @@ const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// The longest text that is remembered.
+/// The maximum length of a cached text.
 const REMEMBERED: usize = 40;
 /// The last second of the year 9999.
 const LAST_SECOND: f64 = 253_402_300_799.0;
 
 #[cfg(test)]
 mod tests {
-    use super::Clock;
+    use super::TimestampParser;
 
     #[test]
     fn reads_every_notation() {
@@ -276,11 +279,11 @@ mod tests {
             ("1.79530932325e9", 1_795_309_323_250_000),
             ("0", 0),
         ] {
-            let mut clock = Clock::new(0);
+            let mut clock = TimestampParser::new(0);
             assert_eq!(clock.read(text.as_bytes()), Ok(expected), "{text}");
             assert_eq!(clock.read(text.as_bytes()), Ok(expected), "{text}, remembered");
         }
-        assert_eq!(Clock::new(3_600).read(b"06/Feb/2009:12:14:14.655"), Ok(1_233_918_854_655_000));
+        assert_eq!(TimestampParser::new(3_600).read(b"06/Feb/2009:12:14:14.655"), Ok(1_233_918_854_655_000));
     }
 
     #[test]
@@ -308,7 +311,7 @@ mod tests {
             ("-1", 0),
             ("", 0),
         ] {
-            let error = Clock::new(0).read(text.as_bytes()).expect_err(text);
+            let error = TimestampParser::new(0).read(text.as_bytes()).expect_err(text);
             assert_eq!(error.at, at, "{text}: {error}");
         }
     }

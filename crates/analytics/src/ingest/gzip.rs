@@ -1,23 +1,23 @@
-//! gzip (RFC 1952): members one after the other.
+//! gzip decompression (RFC 1952) of consecutive members.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
 
 use flate2::bufread::GzDecoder;
 
-use super::parts::{Part, next_part};
+use super::parts::{CompressedPart, next_part};
 
-/// Decompresses what a reader gives.
+/// A reader that decompresses another.
 pub(super) struct Gzip<R> {
-    state: State<R>,
-    /// Bytes in the reader's buffer that are no member and no padding.
+    state: GzipState<R>,
+    /// Bytes in the reader's buffer that are neither a member nor padding.
     strange: Option<usize>,
 }
 
-enum State<R> {
+enum GzipState<R> {
     Within(Box<GzDecoder<R>>),
     Between(R),
-    /// Only while one of the others becomes the other.
+    /// The placeholder during a change of state.
     Moving,
 }
 
@@ -29,10 +29,10 @@ impl<R> fmt::Debug for Gzip<R> {
 
 impl<R: BufRead> Gzip<R> {
     pub(super) const fn new(reader: R) -> Self {
-        Self { state: State::Between(reader), strange: None }
+        Self { state: GzipState::Between(reader), strange: None }
     }
 
-    /// The number of bytes read ahead of what cannot be decompressed, at the end.
+    /// The number of trailing bytes read that are not compressed data.
     pub(super) const fn strange(&self) -> Option<usize> {
         self.strange
     }
@@ -41,32 +41,34 @@ impl<R: BufRead> Gzip<R> {
 impl<R: BufRead> Read for Gzip<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            match std::mem::replace(&mut self.state, State::Moving) {
-                State::Within(mut decoder) => match decoder.read(buffer) {
-                    Ok(0) if !buffer.is_empty() => self.state = State::Between(decoder.into_inner()),
+            match std::mem::replace(&mut self.state, GzipState::Moving) {
+                GzipState::Within(mut decoder) => match decoder.read(buffer) {
+                    Ok(0) if !buffer.is_empty() => self.state = GzipState::Between(decoder.into_inner()),
                     result => {
-                        self.state = State::Within(decoder);
+                        self.state = GzipState::Within(decoder);
                         return result;
                     }
                 },
-                State::Between(mut reader) => match next_part(&mut reader, &[MEMBER]) {
-                    Ok(Part::Begins) => self.state = State::Within(Box::new(GzDecoder::new(reader))),
+                GzipState::Between(mut reader) => match next_part(&mut reader, &[MEMBER]) {
+                    Ok(CompressedPart::Begins) => {
+                        self.state = GzipState::Within(Box::new(GzDecoder::new(reader)));
+                    }
                     other => {
-                        self.state = State::Between(reader);
-                        if let Part::Strange(bytes) = other? {
+                        self.state = GzipState::Between(reader);
+                        if let CompressedPart::Strange(bytes) = other? {
                             self.strange = Some(bytes);
                         }
                         return Ok(0);
                     }
                 },
                 // A panic of the decoder lost the reader.
-                State::Moving => return Ok(0),
+                GzipState::Moving => return Ok(0),
             }
         }
     }
 }
 
-/// The first bytes of a member, with the only method there is (RFC 1952, section 2.3).
+/// The first bytes of a member with the only method defined (RFC 1952 §2.3).
 pub(super) const MEMBER: &[u8] = &[0x1f, 0x8b, 8];
 
 #[cfg(test)]
@@ -84,7 +86,8 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// The decompressed text, read with a buffer that ends anywhere in the compressed data, and the bytes left behind it.
+    /// Decompresses with a read buffer of `capacity` bytes; returns the text, and `true` if other bytes
+    /// follow it.
     fn decompress(bytes: &[u8], capacity: usize) -> std::io::Result<(Vec<u8>, bool)> {
         let mut found = Vec::new();
         let mut gzip = Gzip::new(BufReader::with_capacity(capacity, bytes));

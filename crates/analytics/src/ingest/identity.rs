@@ -1,4 +1,4 @@
-//! Knowing a file again by what it says.
+//! Recognition of files by their content.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -10,16 +10,16 @@ use crate::store::files::{DIGESTED, Digest, FileRecord, FileState, HEAD};
 
 use super::Input;
 
-/// The first bytes of a content.
+/// The first bytes of a file's content.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Beginning {
+pub(crate) struct FilePrefix {
     bytes: Vec<u8>,
-    /// Whether nothing follows.
+    /// Set if the file has no more bytes.
     is_all: bool,
 }
 
-impl Beginning {
-    /// Of what a reader has at its beginning.
+impl FilePrefix {
+    /// Reads the beginning from a reader at its start.
     pub(crate) fn read(reader: &mut impl Read) -> io::Result<Self> {
         let mut bytes = Vec::with_capacity(DIGESTED + 1);
         reader.take(DIGESTED as u64 + 1).read_to_end(&mut bytes)?;
@@ -28,12 +28,12 @@ impl Beginning {
         Ok(Self { bytes, is_all })
     }
 
-    /// Of these bytes, which stand at the beginning.
+    /// Takes the beginning from the first bytes of a content.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
         Self { bytes: bytes[..bytes.len().min(DIGESTED)].to_vec(), is_all: bytes.len() <= DIGESTED }
     }
 
-    /// Of an open file; its offset stays where it is.
+    /// Reads the beginning of an open file, without moving its offset.
     pub(crate) fn of_file(file: &File) -> io::Result<Self> {
         let mut bytes = read_at(file, 0, DIGESTED + 1)?;
         let is_all = bytes.len() <= DIGESTED;
@@ -41,17 +41,17 @@ impl Beginning {
         Ok(Self { bytes, is_all })
     }
 
-    /// Whether there is nothing.
+    /// Returns `true` for an empty content.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Whether more may follow that would say more of it.
+    /// Returns `true` if more bytes may follow that would identify the file better.
     pub(crate) fn is_short(&self) -> bool {
         self.bytes.len() < DIGESTED
     }
 
-    /// By this it is looked up; 0 where it is too short to tell anything.
+    /// The key for look-ups; 0 for a content too short to be recognised.
     pub(crate) fn head(&self) -> u64 {
         self.bytes.get(..HEAD).map_or(0, |head| Digest::of(head).hash)
     }
@@ -60,21 +60,21 @@ impl Beginning {
         Digest::of(&self.bytes)
     }
 
-    /// Whether a file that began like this when it was looked at is the same, or a copy of it.
+    /// Returns `true` for the recorded file and copies of it.
     pub(crate) fn is_of(&self, record: &FileRecord) -> bool {
         let length = usize::from(record.start.length);
         let is_enough = record.is_telling() || (self.is_all && self.bytes.len() == length && length > 0);
         is_enough && self.agrees(record.start)
     }
 
-    /// Whether it begins with these bytes.
+    /// Returns `true` if the content starts with the bytes of this digest.
     pub(crate) fn agrees(&self, start: Digest) -> bool {
         self.bytes.get(..start.length.into()).is_some_and(|bytes| Digest::of(bytes) == start)
     }
 }
 
-/// The record of a file of which nothing was read yet.
-pub(crate) fn record(number: i64, path: &Path, metadata: &Metadata, beginning: &Beginning) -> FileRecord {
+/// The record of a file not yet read.
+pub(crate) fn record(number: i64, path: &Path, metadata: &Metadata, beginning: &FilePrefix) -> FileRecord {
     FileRecord {
         number,
         state: FileState::Reading,
@@ -89,50 +89,50 @@ pub(crate) fn record(number: i64, path: &Path, metadata: &Metadata, beginning: &
     }
 }
 
-/// When a file was written to last.
+/// The time of the last write.
 pub(crate) fn modified(metadata: &Metadata) -> SystemTime {
-    // Every file system of Linux has it.
+    // Every file system of Linux records it.
     metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// How a content fits to a record that begins like it.
+/// The relation of a content to a record with the same beginning.
 #[derive(Debug)]
-pub(crate) enum Fit {
-    /// It has everything that was read; the input stands behind it.
+pub(crate) enum FileMatch {
+    /// The content includes everything that was read; the input is positioned behind it.
     Whole(Input),
-    /// It ends before: it was copied before the last of it was written.
+    /// The content ends earlier: it was copied before the last writes.
     Shorter,
-    /// It breaks off before: it is being compressed, or was damaged.
+    /// The compressed data breaks off earlier: compression is in progress, or the file is damaged.
     BrokenOff,
-    /// It says something else.
+    /// Other bytes than the recorded ones.
     Other,
 }
 
-/// Compares a content with what was read before, from its beginning on.
-pub(crate) fn fit(mut input: Input, record: &FileRecord) -> io::Result<Fit> {
+/// Compares a content with the recorded part, and positions the input behind it.
+pub(crate) fn fit(mut input: Input, record: &FileRecord) -> io::Result<FileMatch> {
     let end = u64::from(record.end.length);
-    let Some(before) = record.position.checked_sub(end) else { return Ok(Fit::Other) };
+    let Some(before) = record.position.checked_sub(end) else { return Ok(FileMatch::Other) };
     let read = input.skip(before).and_then(|skipped| {
         let mut last = Vec::new();
         (&mut input).take(end).read_to_end(&mut last)?;
         Ok((skipped == before && last.len() as u64 == end, Digest::of(&last) == record.end))
     });
     Ok(match read {
-        Ok((true, true)) => Fit::Whole(input),
-        Ok((true, false)) => Fit::Other,
-        Ok((false, _)) => Fit::Shorter,
-        Err(error) if is_broken_off(&error) => Fit::BrokenOff,
+        Ok((true, true)) => FileMatch::Whole(input),
+        Ok((true, false)) => FileMatch::Other,
+        Ok((false, _)) => FileMatch::Shorter,
+        Err(error) if is_broken_off(&error) => FileMatch::BrokenOff,
         Err(error) => return Err(error),
     })
 }
 
-/// Whether compressed bytes end too soon or make no sense, which while they are written is no fault.
+/// Returns `true` for truncated or invalid compressed data, which is normal while it is being written.
 pub(crate) fn is_broken_off(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
     matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof)
 }
 
-/// Up to `wanted` bytes from `offset` on.
+/// Reads up to `wanted` bytes at `offset`.
 pub(crate) fn read_at(file: &File, offset: u64, wanted: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; wanted];
     let mut got = 0;

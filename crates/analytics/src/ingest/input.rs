@@ -1,4 +1,4 @@
-//! What is read once: standard input or a file, compressed or not.
+//! Inputs that are read once: standard input or a file, compressed or not.
 
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -8,38 +8,39 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::gzip::{Gzip, MEMBER};
+use super::identity::is_broken_off;
 use super::zstd::Zstd;
-use super::{Gap, Stop, Waited};
+use super::{Gap, StopSignal, Waited};
 
-/// An input; gzip and Zstandard are known by their first bytes, whatever the file is called, and may have any number
-/// of members or frames.
+/// An input. gzip and Zstandard are recognised by their first bytes, whatever the file's name, with any
+/// number of members or frames.
 #[derive(Debug)]
 pub struct Input {
     name: String,
     file: Arc<File>,
-    kind: Kind,
+    kind: InputKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum InputKind {
     Plain(BufReader<Arc<File>>),
     Gzip(Box<Gzip<BufReader<Arc<File>>>>),
     Zstd(Box<Zstd<BufReader<Arc<File>>>>),
 }
 
 impl Input {
-    /// A file.
+    /// Opens a file.
     ///
     /// # Errors
-    /// If it cannot be opened or read, or is compressed by a program of which the format is not known here.
+    /// The file cannot be opened or read, or has an unsupported compression format.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::new(path.display().to_string(), File::open(path)?)
     }
 
-    /// The standard input. This waits for its first bytes.
+    /// Opens standard input, and waits for its first bytes.
     ///
     /// # Errors
-    /// As [`Input::open`].
+    /// Like [`Input::open`].
     pub fn stdin() -> io::Result<Self> {
         Self::new("standard input".to_owned(), io::stdin().as_fd().try_clone_to_owned()?.into())
     }
@@ -49,9 +50,9 @@ impl Input {
         let mut reader = BufReader::with_capacity(BLOCK, Arc::clone(&file));
         let first = reader.fill_buf()?;
         let kind = if first.starts_with(MEMBER) {
-            Kind::Gzip(Box::new(Gzip::new(reader)))
+            InputKind::Gzip(Box::new(Gzip::new(reader)))
         } else if Zstd::<File>::is_frame(first) {
-            Kind::Zstd(Box::new(Zstd::new(reader)))
+            InputKind::Zstd(Box::new(Zstd::new(reader)))
         } else if let Some((_, program)) = UNKNOWN.iter().find(|(magic, _)| first.starts_with(magic)) {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
@@ -60,25 +61,25 @@ impl Input {
                 ),
             ));
         } else {
-            Kind::Plain(reader)
+            InputKind::Plain(reader)
         };
         Ok(Self { name, file, kind })
     }
 
-    /// Its name, for messages.
+    /// The name of the input in messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is compressed.
+    /// Returns `true` for compressed inputs.
     pub(crate) const fn is_compressed(&self) -> bool {
-        !matches!(self.kind, Kind::Plain(_))
+        !matches!(self.kind, InputKind::Plain(_))
     }
 
-    /// Steps over the first `bytes` of the content; gives how many there were.
+    /// Skips the first `bytes` of the content; returns the number skipped.
     pub(crate) fn skip(&mut self, bytes: u64) -> io::Result<u64> {
-        if let Kind::Plain(reader) = &mut self.kind {
+        if let InputKind::Plain(reader) = &mut self.kind {
             let there = reader.get_ref().metadata()?.len().min(bytes);
             reader.seek(SeekFrom::Start(there))?;
             return Ok(there);
@@ -86,23 +87,23 @@ impl Input {
         io::copy(&mut self.take(bytes), &mut io::sink())
     }
 
-    /// How many bytes of the file were taken, which are fewer than those of its content where it is compressed.
+    /// The bytes of the file consumed; for compressed files fewer than those of the content.
     pub(crate) fn taken(&self) -> u64 {
-        // A pipe has no position.
+        // Pipes have no position.
         (&*self.file).stream_position().unwrap_or(0)
     }
 
-    /// What is known of the file.
+    /// The metadata of the file.
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }
 
-    /// The bytes behind the compressed data, at the end of the input, that are neither compressed nor padding.
+    /// Trailing bytes that are neither compressed data nor padding.
     pub(crate) fn strange(&self) -> Option<Gap> {
         let ahead = match &self.kind {
-            Kind::Plain(_) => None,
-            Kind::Gzip(reader) => reader.strange(),
-            Kind::Zstd(reader) => reader.strange(),
+            InputKind::Plain(_) => None,
+            InputKind::Gzip(reader) => reader.strange(),
+            InputKind::Zstd(reader) => reader.strange(),
         };
         ahead.map(|ahead| Gap {
             path: self.name.clone(),
@@ -111,13 +112,15 @@ impl Input {
         })
     }
 
-    pub(super) fn wait(&self, timeout: Option<Duration>, stop: &Stop) -> io::Result<Waited> {
+    pub(super) fn wait(&self, timeout: Option<Duration>, stop: &StopSignal) -> io::Result<Waited> {
         if stop.is_requested() {
             return Ok(Waited::Stopped);
         }
         match &self.kind {
-            Kind::Plain(reader) if reader.buffer().is_empty() => stop.wait(Some(self.file.as_fd()), timeout),
-            // Compressed or already read: it will not be long.
+            InputKind::Plain(reader) if reader.buffer().is_empty() => {
+                stop.wait(Some(self.file.as_fd()), timeout)
+            }
+            // Compressed input, or buffered data: reading will not block for long.
             _ => Ok(Waited::Ready),
         }
     }
@@ -126,15 +129,31 @@ impl Input {
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.kind {
-            Kind::Plain(reader) => reader.read(buffer),
-            Kind::Gzip(reader) => reader.read(buffer),
-            Kind::Zstd(reader) => reader.read(buffer),
+            InputKind::Plain(reader) => reader.read(buffer),
+            InputKind::Gzip(reader) => reader.read(buffer).map_err(|error| self.damaged("gunzip -t", error)),
+            InputKind::Zstd(reader) => reader.read(buffer).map_err(|error| self.damaged("zstd -t", error)),
         }
     }
 }
 
-/// Forms that logrotate may have made and that are not read here, and what turns them into text.
+impl Input {
+    /// An error of a decompressor in words, of the same kind. `test` is the command that finds it, too.
+    fn damaged(&self, test: &str, error: io::Error) -> io::Error {
+        if !is_broken_off(&error) {
+            return error;
+        }
+        let (at, length) = (self.taken(), self.metadata().map_or(0, |found| found.len()));
+        let what = if at >= length { "breaks off at the end of the file" } else { "is damaged" };
+        let text = format!(
+            "the compressed data {what}, at byte {at} or before ({error}); what is before it was read. Copy the file once \
+             more, or wait until it is whole, and read it again: `{test} FILE` says whether it is"
+        );
+        io::Error::new(error.kind(), text)
+    }
+}
+
+/// Formats that logrotate may produce but that are not supported, and the programs that decompress them.
 const UNKNOWN: [(&[u8], &str); 3] =
     [(b"\xfd7zXZ\0", "xzcat"), (b"BZh", "bzcat"), (&[0x04, 0x22, 0x4d, 0x18], "lz4cat")];
-/// For compressed bytes; plain ones go past it.
+/// The buffer size for compressed bytes; plain input bypasses it.
 const BLOCK: usize = 64 << 10;

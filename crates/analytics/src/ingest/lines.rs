@@ -1,44 +1,44 @@
-//! Blocks of bytes into lines, which stay where they were read.
+//! Splits blocks of bytes into lines in place.
 //!
 //! ```text
 //!  buffer: | taken | incomplete line | room |
 //!          0     start              end   len      start <= scanned <= end
 //! ```
-//! A line longer than [`MAX_LINE`] is told once and dropped as it arrives. How many bytes whole lines have taken is
-//! counted apart from what was read, so that a reader may begin again after the last whole line.
+//! A line longer than [`MAX_LINE`] is reported once and dropped as it arrives. The bytes of whole lines are
+//! counted apart from the bytes read, so that reading can resume after the last whole line.
 
 use std::io::{self, Read};
 use std::ops::{Index, Range};
 
 use crate::store::files::DIGESTED;
 
-/// The bytes between reading and parsing.
+/// The buffer between reading and parsing.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct LineBuffer {
     buffer: Vec<u8>,
     start: usize,
     scanned: usize,
     end: usize,
     /// Bytes of whole lines.
     passed: u64,
-    /// Bytes dropped of a line that is too long and has not ended.
+    /// Bytes dropped of an overlong line that has not ended.
     dropped: Option<u64>,
-    /// The last bytes of whole lines that are no longer in the buffer.
+    /// The last bytes of whole lines that have left the buffer.
     behind: Vec<u8>,
 }
 
-/// What comes next.
+/// The next element of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// A line without its line feed: index the lines with it, at once.
+pub(crate) enum NextLine {
+    /// A line without its line feed, as a range that is valid until the next call.
     Line(Range<usize>),
-    /// A line that is too long: its beginning.
+    /// The start of an overlong line.
     TooLong(Range<usize>),
     /// No whole line is left.
     More,
 }
 
-impl Lines {
+impl LineBuffer {
     pub(crate) fn new() -> Self {
         Self {
             buffer: Vec::new(),
@@ -51,13 +51,13 @@ impl Lines {
         }
     }
 
-    /// From the middle of a line on: its rest is dropped.
+    /// Starts in the middle of a line, the rest of which is dropped.
     pub(crate) fn within_a_line() -> Self {
         Self { dropped: Some(0), ..Self::new() }
     }
 
-    /// The next whole line.
-    pub(crate) fn next(&mut self) -> Next {
+    /// Takes the next whole line.
+    pub(crate) fn next(&mut self) -> NextLine {
         loop {
             let Some(found) = memchr::memchr(b'\n', &self.buffer[self.scanned..self.end]) else {
                 self.scanned = self.end;
@@ -67,19 +67,19 @@ impl Lines {
             (self.start, self.scanned) = (feed + 1, feed + 1);
             self.passed += (feed + 1 - start) as u64;
             match self.dropped.take() {
-                // The end of a line that was told already.
+                // The end of a line that was reported already.
                 Some(dropped) => {
                     self.passed += dropped;
                     self.behind.clear();
                 }
-                None if feed - start > MAX_LINE => return Next::TooLong(start..start + SHOWN),
-                None => return Next::Line(start..feed),
+                None if feed - start > MAX_LINE => return NextLine::TooLong(start..start + SHOWN),
+                None => return NextLine::Line(start..feed),
             }
         }
     }
 
-    /// Drops what is here of a line that is too long.
-    fn overlong(&mut self) -> Next {
+    /// Drops the buffered part of an overlong line.
+    fn overlong(&mut self) -> NextLine {
         let (start, length) = (self.start, self.end - self.start);
         if let Some(dropped) = &mut self.dropped {
             *dropped += length as u64;
@@ -87,14 +87,14 @@ impl Lines {
             self.behind = self.ending();
             self.dropped = Some(length as u64);
         } else {
-            return Next::More;
+            return NextLine::More;
         }
-        let told = length > MAX_LINE && self.dropped == Some(length as u64);
+        let is_new = length > MAX_LINE && self.dropped == Some(length as u64);
         self.start = self.end;
-        if told { Next::TooLong(start..start + SHOWN) } else { Next::More }
+        if is_new { NextLine::TooLong(start..start + SHOWN) } else { NextLine::More }
     }
 
-    /// Reads once; how many bytes that were, 0 at the end. All whole lines must have been taken.
+    /// Reads once and returns the number of bytes, 0 at the end. All whole lines must have been taken.
     pub(crate) fn fill(&mut self, reader: &mut impl Read) -> io::Result<u64> {
         if self.start > 0 {
             if self.dropped.is_none() {
@@ -105,7 +105,7 @@ impl Lines {
             (self.start, self.scanned) = (0, self.scanned - self.start);
         }
         if self.buffer.len() - self.end < BLOCK / 2 {
-            // At most MAX_LINE bytes wait here, so this is bounded.
+            // Bounded: at most MAX_LINE bytes wait here.
             self.buffer.resize(self.end + BLOCK, 0);
         } else if self.end == 0 && self.buffer.len() > BLOCK {
             self.buffer.truncate(BLOCK);
@@ -123,24 +123,24 @@ impl Lines {
         }
     }
 
-    /// The incomplete line at the end, if there is one, as if it were complete.
+    /// Takes the incomplete last line, if there is one, as if it were complete.
     pub(crate) fn rest(&mut self) -> Option<&[u8]> {
         let (start, end) = (self.start, self.end);
         self.passed += (end - start) as u64 + self.dropped.unwrap_or(0);
-        let told = self.dropped.take().is_some();
-        if told {
+        let was_reported = self.dropped.take().is_some();
+        if was_reported {
             self.behind.clear();
         }
         (self.start, self.scanned) = (end, end);
-        (!told && end > start).then(|| &self.buffer[start..end])
+        (!was_reported && end > start).then(|| &self.buffer[start..end])
     }
 
-    /// Bytes of whole lines, line feeds included, since the beginning.
+    /// Bytes of whole lines since the start, line feeds included.
     pub(crate) const fn passed(&self) -> u64 {
         self.passed
     }
 
-    /// The last bytes of whole lines, as far as they are known: [`DIGESTED`] at most.
+    /// The last bytes of whole lines, at most [`DIGESTED`].
     pub(crate) fn ending(&self) -> Vec<u8> {
         if self.dropped.is_some() {
             return self.behind.clone();
@@ -150,12 +150,12 @@ impl Lines {
         [before, here].concat()
     }
 
-    /// What was read and not taken.
+    /// The bytes read and not taken.
     pub(crate) fn incomplete(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Takes back what was read last, of which no line was taken.
+    /// Undoes the last read, of which no line was taken.
     pub(crate) fn unread(&mut self, bytes: u64) {
         self.end = self.end.saturating_sub(bytes as usize).max(self.start);
         self.scanned = self.scanned.min(self.end);
@@ -167,7 +167,7 @@ impl Lines {
     }
 }
 
-impl Index<Range<usize>> for Lines {
+impl Index<Range<usize>> for LineBuffer {
     type Output = [u8];
 
     fn index(&self, range: Range<usize>) -> &[u8] {
@@ -175,9 +175,9 @@ impl Index<Range<usize>> for Lines {
     }
 }
 
-/// The longest line that is parsed, in bytes, its line feed not counted.
+/// The longest line that is parsed, in bytes without its line feed.
 pub const MAX_LINE: usize = 1 << 20;
-/// What is read at once: the cost of a system call vanishes, and it fits the second-level cache.
+/// The size of a read: amortises the system call, and fits the second-level cache.
 const BLOCK: usize = 256 << 10;
-/// The part of a line that is too long which people may see.
+/// The bytes of an overlong line kept for display.
 const SHOWN: usize = 256;

@@ -1,127 +1,128 @@
-//! Files that are read once are remembered: what was read of them is not read again, under whatever name they come.
+//! Memory of imported files: content that was read before is not read again, under whatever name it appears.
 
 use std::path::Path;
 
 use crate::Error;
 use crate::store::files::{Digest, FileRecord, FileState};
 
-use super::identity::{self, Beginning, Fit, fit};
-use super::{Ingest, Input, Lines, Mark, Report, Sink};
+use super::identity::{self, FileMatch, FilePrefix, fit};
+use super::{EntrySink, ImportReport, Input, LineBuffer, LogImport, Mark};
 
-/// What is done with what was read before.
+/// The treatment of content that was read before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Again {
-    /// It is stepped over.
+pub enum Reimport {
+    /// Skip what was read before.
     #[default]
     No,
-    /// It is read again, and its requests are there twice.
+    /// Read it again, which duplicates its requests.
     Yes,
 }
 
-/// What was read of a file before.
+/// The record of an earlier import of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Before {
-    /// What it was called then.
+    /// The path at that time.
     pub path: String,
-    /// How many bytes of its content were read.
+    /// The bytes of content that were read.
     pub bytes: u64,
-    /// Whether it is a log that is followed: what is new in it is left to `--follow` or `--resume`.
+    /// Set for followed logs: new lines are left to `--follow` or `--resume`.
     pub is_followed: bool,
 }
 
-/// What became of one file.
+/// The outcome for one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileOutcome {
-    /// What was read of it before, if anything was.
+    /// The earlier import, if there was one.
     pub before: Option<Before>,
-    /// What was read now.
-    pub report: Report,
+    /// The counts of this import.
+    pub report: ImportReport,
 }
 
 impl FileOutcome {
-    /// Whether nothing in it was a line of the format.
+    /// Returns `true` if no line had the format.
     #[must_use]
     pub const fn is_all_rejected(&self) -> bool {
         self.before.is_none() && self.report.accepted == 0 && self.report.rejected > 0
     }
 }
 
-/// What is known of a file, and what to read of it.
+/// The record of a file, and the part to read.
 struct LookedUp {
     input: Option<Input>,
     file: Option<Remembered>,
     before: Option<Before>,
 }
 
-/// A file while it is read: what is committed with its entries.
+/// A file during its import, with the position that is committed with its entries.
 pub(super) struct Remembered {
     source: String,
     file: FileRecord,
-    /// Where reading began.
+    /// The offset at which reading started.
     base: u64,
-    /// Requests that had been accepted then.
+    /// Requests accepted before this file.
     accepted: u64,
 }
 
 impl Remembered {
-    /// The lines that were taken are read.
-    pub(super) fn advance(&mut self, lines: &Lines) {
+    /// Advances the position behind the lines taken.
+    pub(super) fn advance(&mut self, lines: &LineBuffer) {
         if lines.passed() > 0 {
             self.file.position = self.base + lines.passed();
             self.file.end = Digest::of(&lines.ending());
         }
     }
 
-    /// Set where something of the file was read before.
+    /// Set if part of the file was read before.
     pub(super) const fn is_continued(&self) -> bool {
         self.base > 0
     }
 
-    /// What to commit. Of a file without a single request nothing is remembered: perhaps the format was the wrong one.
+    /// The position to commit. A file without a single request leaves no record: the format may have been
+    /// wrong.
     pub(super) fn mark(&self, accepted: u64) -> Option<Mark<'_>> {
         let is_worth_it = self.base > 0 || accepted > self.accepted;
         is_worth_it.then_some(Mark { source: &self.source, file: &self.file })
     }
 }
 
-impl<S: Sink> Ingest<S> {
-    /// Reads a file to its end, or until it is stopped, and remembers it. What was read of it before is stepped over.
+impl<S: EntrySink> LogImport<S> {
+    /// Imports a file to its end, or until stopped, and records it. Content imported before is skipped.
     ///
     /// # Errors
-    /// If it cannot be read (what was read before that is committed), or the sink.
-    pub fn read_file(&mut self, path: &Path, again: Again) -> Result<FileOutcome, Error> {
+    /// The file cannot be read (earlier entries are committed), or the sink fails.
+    pub fn read_file(&mut self, path: &Path, again: Reimport) -> Result<FileOutcome, Error> {
         let before = self.report.clone();
         let LookedUp { input, mut file, before: read_before } = self.look_up(path, again)?;
         if let Some(mut input) = input {
             self.read_remembered(&mut input, file.as_mut())?;
         }
         let now = &self.report;
-        let report = Report {
+        let report = ImportReport {
             lines: now.lines - before.lines,
             accepted: now.accepted - before.accepted,
             rejected: now.rejected - before.rejected,
             skipped: now.skipped - before.skipped,
             bytes: now.bytes - before.bytes,
-            ..Report::default()
+            ..ImportReport::default()
         };
         Ok(FileOutcome { before: read_before, report })
     }
 
-    /// Finds what is known of a file. Returns what to read of it, if anything.
-    fn look_up(&mut self, path: &Path, again: Again) -> Result<LookedUp, Error> {
+    /// Looks up the record of a file, and determines the part to read.
+    fn look_up(&mut self, path: &Path, again: Reimport) -> Result<LookedUp, Error> {
         let name = |error| Error::Io(path.display().to_string(), error);
         let input = Input::open(path).map_err(name)?;
         let metadata = input.metadata().map_err(name)?;
         if !metadata.is_file() {
             return Ok(LookedUp { input: Some(input), file: None, before: None });
         }
-        // What is damaged there already says so when it is read.
+        // Damage at the start is reported when the file is read.
         let beginning =
-            Input::open(path).and_then(|mut input| Beginning::read(&mut input)).unwrap_or_default();
+            Input::open(path).and_then(|mut input| FilePrefix::read(&mut input)).unwrap_or_default();
         let accepted = self.report.accepted;
         let known = self.find(path, &beginning)?;
         if let Some((source, file, rest)) = known {
-            if again == Again::Yes {
+            if again == Reimport::Yes {
                 let file = FileRecord { position: 0, end: Digest::default(), ..file };
                 let file = Some(Remembered { source, file, base: 0, accepted });
                 return Ok(LookedUp { input: Some(input), file, before: None });
@@ -146,12 +147,12 @@ impl<S: Sink> Ingest<S> {
         Ok(LookedUp { input: Some(input), file, before: None })
     }
 
-    /// The file in the store that begins in the same way, with its source, and the input behind what was read of it.
-    /// There is none where the file has less than was read.
+    /// Finds the stored file with the same beginning, its source, and the input positioned behind the
+    /// recorded part. `None` if the file is shorter than that.
     fn find(
         &mut self,
         path: &Path,
-        beginning: &Beginning,
+        beginning: &FilePrefix,
     ) -> Result<Option<(String, FileRecord, Option<Input>)>, Error> {
         let mut known = self.sink.files_with_head(beginning.head())?;
         known.retain(|(_, file)| file.position > 0 && beginning.is_of(file));
@@ -160,9 +161,9 @@ impl<S: Sink> Ingest<S> {
         for (source, file) in known {
             let fitted = Input::open(path).and_then(|input| fit(input, &file));
             match fitted.map_err(|error| Error::Io(path.display().to_string(), error))? {
-                Fit::Whole(rest) => return Ok(Some((source, file, Some(rest)))),
-                Fit::Shorter => shorter = shorter.or(Some((source, file, None))),
-                Fit::BrokenOff | Fit::Other => {}
+                FileMatch::Whole(rest) => return Ok(Some((source, file, Some(rest)))),
+                FileMatch::Shorter => shorter = shorter.or(Some((source, file, None))),
+                FileMatch::BrokenOff | FileMatch::Other => {}
             }
         }
         Ok(shorter)

@@ -1,24 +1,24 @@
-//! Compressed files of several parts, and zeros behind them: tapes, block devices and some archives pad with those.
+//! Parts of compressed files, and zero padding after them, as on tapes, block devices and in some archives.
 
 use std::io::{self, BufRead};
 
-/// The place behind a part, or in front of the first one.
+/// The data before the first part or after a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// Another compressed part begins here.
+pub(super) enum CompressedPart {
+    /// Another compressed part starts here.
     Begins,
     End,
-    /// So many bytes are in the reader's buffer, which are no part; more may follow them.
+    /// This many buffered bytes are not a part; more may follow.
     Strange(usize),
 }
 
-/// Steps over zeros, and says what is behind them. A part begins with one of some marks; of a mark that the buffer has
-/// not whole, its beginning is enough.
-pub(super) fn next_part(reader: &mut impl BufRead, marks: &[&[u8]]) -> io::Result<Part> {
+/// Skips zeros and classifies the data after them. A part starts with one of `marks`; a prefix of a mark
+/// suffices if the buffer ends within it.
+pub(super) fn next_part(reader: &mut impl BufRead, marks: &[&[u8]]) -> io::Result<CompressedPart> {
     loop {
         let bytes = reader.fill_buf()?;
         if bytes.is_empty() {
-            return Ok(Part::End);
+            return Ok(CompressedPart::End);
         }
         let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
         if zeros == 0 {
@@ -26,7 +26,11 @@ pub(super) fn next_part(reader: &mut impl BufRead, marks: &[&[u8]]) -> io::Resul
                 let length = mark.len().min(bytes.len());
                 bytes[..length] == mark[..length]
             };
-            return Ok(if marks.iter().any(is_mark) { Part::Begins } else { Part::Strange(bytes.len()) });
+            return Ok(if marks.iter().any(is_mark) {
+                CompressedPart::Begins
+            } else {
+                CompressedPart::Strange(bytes.len())
+            });
         }
         reader.consume(zeros);
     }

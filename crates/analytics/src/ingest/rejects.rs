@@ -1,4 +1,4 @@
-//! Lines that did not parse: the first few are kept to be shown, and all may be written to a file.
+//! Rejected lines: the first few are kept for display, and all may be written to a file.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -8,18 +8,18 @@ use std::path::Path;
 use crate::Error;
 use crate::parse_error::{ParseError, Rejection};
 
-/// What becomes of lines that did not parse.
+/// The collection of rejected lines.
 #[derive(Default)]
 pub struct Rejects {
     shown: Vec<Rejection>,
     /// The beginnings of the same lines.
     samples: Vec<Vec<u8>>,
     file: Option<(String, BufWriter<File>)>,
-    tell: Option<Tell>,
+    observer: Option<RejectObserver>,
 }
 
-/// The observer.
-type Tell = Box<dyn FnMut(&Rejection) + Send>;
+/// The observer of rejected lines.
+type RejectObserver = Box<dyn FnMut(&Rejection) + Send>;
 
 impl fmt::Debug for Rejects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,16 +31,16 @@ impl fmt::Debug for Rejects {
 }
 
 impl Rejects {
-    /// The first ones are kept, no file is written.
+    /// Keeps the first few and writes no file.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All are also added to a file, as they came; of lines that are too long the beginning.
+    /// Also appends all rejected lines unchanged to a file, except that overlong ones are cut.
     ///
     /// # Errors
-    /// If the file cannot be opened.
+    /// The file cannot be opened.
     pub fn to_file(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         match OpenOptions::new().append(true).create(true).open(path) {
@@ -49,20 +49,20 @@ impl Rejects {
         }
     }
 
-    /// Tells of the first ones as they are found.
+    /// Sets a callback for the first few.
     #[must_use]
-    pub fn on_reject(mut self, tell: impl FnMut(&Rejection) + Send + 'static) -> Self {
-        self.tell = Some(Box::new(tell));
+    pub fn on_reject(mut self, observer: impl FnMut(&Rejection) + Send + 'static) -> Self {
+        self.observer = Some(Box::new(observer));
         self
     }
 
-    /// The first ones, at most ten.
+    /// The first few, at most ten.
     #[must_use]
     pub fn shown(&self) -> &[Rejection] {
         &self.shown
     }
 
-    /// The beginnings of the same lines, to find out what they are.
+    /// The beginnings of the same lines, for recognising their format.
     #[must_use]
     pub fn samples(&self) -> &[Vec<u8>] {
         &self.samples
@@ -71,8 +71,8 @@ impl Rejects {
     pub(super) fn add(&mut self, number: u64, line: &[u8], error: ParseError) -> Result<(), Error> {
         if self.shown.len() < SHOWN {
             let rejection = Rejection::new(number, line, error);
-            if let Some(tell) = &mut self.tell {
-                tell(&rejection);
+            if let Some(observe) = &mut self.observer {
+                observe(&rejection);
             }
             self.shown.push(rejection);
             self.samples.push(line[..line.len().min(SAMPLE)].to_vec());
@@ -92,7 +92,7 @@ impl Rejects {
     }
 }
 
-/// How many are kept to be shown.
+/// The number of lines kept for display.
 const SHOWN: usize = 10;
-/// Bytes of a sample.
+/// The length of a sample in bytes.
 const SAMPLE: usize = 4096;

@@ -1,4 +1,4 @@
-//! Ending a reader that waits, from another thread or from a signal's task.
+//! Requests to stop a waiting reader, from another thread or a signal handler's task.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,61 +9,61 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-/// A request to stop, shared by its clones; once made it stays.
+/// A request to stop, shared by all clones; it cannot be withdrawn.
 #[derive(Clone, Debug)]
-pub struct Stop {
-    shared: Arc<Shared>,
+pub struct StopSignal {
+    shared: Arc<StopState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct StopState {
     requested: AtomicBool,
     event: OwnedFd,
 }
 
-/// What a wait ended with.
+/// The reason for the end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// Something can be read.
+    /// The descriptor is readable.
     Ready,
-    /// It was requested to stop.
+    /// A stop was requested.
     Stopped,
-    /// Time is up.
+    /// The timeout has passed.
     TimedOut,
 }
 
-impl Stop {
-    /// Not requested yet.
+impl StopSignal {
+    /// Creates a request that is not made yet.
     ///
     /// # Errors
-    /// If the kernel has no descriptor for it.
+    /// The kernel has no descriptor left.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { shared: Arc::new(Shared { requested: AtomicBool::new(false), event }) })
+        Ok(Self { shared: Arc::new(StopState { requested: AtomicBool::new(false), event }) })
     }
 
-    /// Requests it.
+    /// Requests the stop and wakes all waiters.
     pub fn request(&self) {
         self.shared.requested.store(true, Ordering::Release);
-        // It fails only if the counter is full, and then every waiter is awake.
+        // Fails only if the counter is full, and then every waiter is awake.
         let _ = rustix::io::write(&self.shared.event, &1u64.to_ne_bytes());
     }
 
-    /// Whether it was requested.
+    /// Returns `true` once the stop was requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.shared.requested.load(Ordering::Acquire)
     }
 
-    /// Rests for so long, unless it is requested to stop; gives whether it was.
+    /// Sleeps for `limit` or until a stop is requested; returns `true` for the latter.
     ///
     /// # Errors
-    /// If the kernel cannot wait.
+    /// The kernel cannot wait.
     pub fn rest(&self, limit: Duration) -> io::Result<bool> {
         self.wait(None, Some(limit)).map(|waited| waited == Waited::Stopped)
     }
 
-    /// Waits until `other` can be read, it is requested to stop, or time is up.
+    /// Waits until `other` is readable, a stop is requested, or the timeout has passed.
     pub(crate) fn wait(
         &self,
         other: Option<BorrowedFd<'_>>,
@@ -75,7 +75,8 @@ impl Stop {
         }
     }
 
-    /// Waits until one of at most two others can be read, it is requested to stop, or time is up.
+    /// Waits until one of at most two descriptors is readable, a stop is requested, or the timeout has
+    /// passed.
     pub(crate) fn wait_for(
         &self,
         others: &[BorrowedFd<'_>],
@@ -87,7 +88,7 @@ impl Stop {
                 return Ok(Waited::Stopped);
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            // Centuries are shortened.
+            // Caps timeouts of centuries.
             let left =
                 left.map(|left| Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 1 << 30, tv_nsec: 0 }));
             let watched = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);

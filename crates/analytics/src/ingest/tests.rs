@@ -9,10 +9,13 @@ use flate2::write::GzEncoder;
 use proptest::prelude::{any, proptest};
 use proptest::{collection, prop_assert_eq};
 
-use super::{Again, FileRecord, Ingest, Input, Lines, MAX_LINE, Mark, Next, Rejects, Sink, Stop};
+use super::{
+    EntrySink, FileRecord, Input, LineBuffer, LogImport, MAX_LINE, Mark, NextLine, Reimport, Rejects,
+    StopSignal,
+};
 use crate::Error;
-use crate::entry::Entry;
-use crate::format::LogFormat;
+use crate::entry::LogEntry;
+use crate::format::InputFormat;
 
 /// A store in memory: what is not committed is lost when it is dropped.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +28,8 @@ pub(crate) struct Memory {
     pub(crate) fails_at: Option<usize>,
 }
 
-impl Sink for Memory {
-    fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+impl EntrySink for Memory {
+    fn add(&mut self, entry: &LogEntry<'_>) -> Result<(), Error> {
         self.pending.push((entry.time_us, entry.request.path.to_vec(), entry.response.bytes));
         Ok(())
     }
@@ -55,9 +58,9 @@ impl Sink for Memory {
     }
 }
 
-pub(crate) fn ingest(sink: Memory) -> Ingest<Memory> {
-    let parser = LogFormat::named("combined").unwrap().parser(0);
-    Ingest::new(parser, sink, Rejects::new(), Stop::new().unwrap())
+pub(crate) fn ingest(sink: Memory) -> LogImport<Memory> {
+    let parser = InputFormat::named("combined").unwrap().parser(0);
+    LogImport::new(parser, sink, Rejects::new(), StopSignal::new().unwrap())
 }
 
 /// A line of the combined format whose path is its number.
@@ -69,7 +72,7 @@ pub(crate) fn line(number: u64) -> String {
     )
 }
 
-fn read(content: &[u8]) -> Ingest<Memory> {
+fn read(content: &[u8]) -> LogImport<Memory> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     std::fs::write(&path, content).unwrap();
@@ -130,12 +133,21 @@ fn reads_gzip_of_several_members() {
     std::fs::write(&path, &both[..both.len() - 30]).unwrap();
     let mut cut = super::tests::ingest(Memory::default());
     let error = cut.read(&mut Input::open(&path).unwrap()).unwrap_err();
-    assert!(error.to_string().contains("cut.gz"), "{error}");
+    let told = error.to_string();
+    for part in ["cut.gz", "breaks off at the end", &format!("at byte {}", both.len() - 30), "read it again"]
+    {
+        assert!(told.contains(part), "{told}");
+    }
+    let mut damaged = both.clone();
+    damaged[both.len() / 2..both.len() / 2 + 64].fill(0);
+    std::fs::write(&path, &damaged).unwrap();
+    let error = super::tests::ingest(Memory::default()).read(&mut Input::open(&path).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("cut.gz") && error.to_string().contains("gunzip -t"), "{error}");
     assert!(cut.sink.committed.len() >= 20_000, "what was read before is kept");
 }
 
 /// The numbers of the lines that are stored, and what was read of the file before.
-fn read_file(store: Memory, path: &Path, again: Again) -> (Memory, u64, Option<u64>) {
+fn read_file(store: Memory, path: &Path, again: Reimport) -> (Memory, u64, Option<u64>) {
     let mut ingest = ingest(store);
     let outcome = ingest.read_file(path, again).unwrap();
     (ingest.finish().0, outcome.report.accepted, outcome.before.map(|before| before.bytes))
@@ -147,7 +159,7 @@ fn a_file_is_read_once_under_whatever_name() {
     let log = folder.path().join("access.log");
     let text: String = (0..25_000).map(line).collect();
     std::fs::write(&log, &text).unwrap();
-    let (store, accepted, before) = read_file(Memory::default(), &log, Again::No);
+    let (store, accepted, before) = read_file(Memory::default(), &log, Reimport::No);
     assert_eq!((accepted, before), (25_000, None));
     // The same again, renamed, copied, compressed, and cut.
     let all = Some(text.len() as u64);
@@ -160,20 +172,20 @@ fn a_file_is_read_once_under_whatever_name() {
     std::fs::write(folder.path().join("cut"), &text[..text.len() / 2]).unwrap();
     let mut store = store;
     for name in ["access.log", "other", "other.gz", "cut"] {
-        let (now, accepted, before) = read_file(store, &folder.path().join(name), Again::No);
+        let (now, accepted, before) = read_file(store, &folder.path().join(name), Reimport::No);
         assert_eq!((accepted, before), (0, all), "{name}");
         store = now;
     }
     // What was added is read, here in the copy.
     let more: String = (25_000..25_100).map(line).collect();
     std::fs::write(&log, text.clone() + &more).unwrap();
-    let (store, accepted, before) = read_file(store, &log, Again::No);
+    let (store, accepted, before) = read_file(store, &log, Reimport::No);
     assert_eq!((accepted, before), (100, all));
     // Another file that begins alike is another one.
     let different: String = (0..20).chain(100..90_000).map(line).collect();
     std::fs::write(&other, different).unwrap();
-    assert_eq!(read_file(store.clone(), &other, Again::No).1, 89_920);
-    let (_, accepted, before) = read_file(store, &log, Again::Yes);
+    assert_eq!(read_file(store.clone(), &other, Reimport::No).1, 89_920);
+    let (_, accepted, before) = read_file(store, &log, Reimport::Yes);
     assert_eq!((accepted, before), (25_100, None));
 }
 
@@ -184,9 +196,9 @@ fn a_kill_in_a_file_doubles_nothing() {
     std::fs::write(&log, (0..35_000).map(line).collect::<String>()).unwrap();
     for kill in 1..5 {
         let mut killed = ingest(Memory { fails_at: Some(kill), ..Memory::default() });
-        assert_eq!(killed.read_file(&log, Again::No).is_err(), kill < 5);
+        assert_eq!(killed.read_file(&log, Reimport::No).is_err(), kill < 5);
         let store = Memory { fails_at: None, pending: Vec::new(), ..killed.finish().0 };
-        let (store, ..) = read_file(store, &log, Again::No);
+        let (store, ..) = read_file(store, &log, Reimport::No);
         let numbers: Vec<_> = store.committed.iter().map(|(_, _, number)| *number).collect();
         assert_eq!(numbers, (0..35_000).collect::<Vec<_>>(), "killed at commit {kill}");
     }
@@ -199,15 +211,15 @@ fn a_file_of_another_format_is_not_remembered_and_half_a_line_is_waited_for() {
     std::fs::write(&log, "{\"something\": \"that is no line of the combined format at all\"}\n".repeat(30))
         .unwrap();
     let mut first = ingest(Memory::default());
-    assert!(first.read_file(&log, Again::No).unwrap().is_all_rejected());
+    assert!(first.read_file(&log, Reimport::No).unwrap().is_all_rejected());
     assert_eq!(first.sink.files.len(), 0);
     assert_eq!(first.rejects().samples().len(), 10);
     let (now, later) = (line(0) + &line(1)[..50], line(1)[50..].to_owned());
     std::fs::write(&log, &now).unwrap();
-    let (store, accepted, _) = read_file(Memory::default(), &log, Again::No);
+    let (store, accepted, _) = read_file(Memory::default(), &log, Reimport::No);
     assert_eq!(accepted, 1);
     std::fs::write(&log, now + &later).unwrap();
-    let (_, accepted, before) = read_file(store, &log, Again::No);
+    let (_, accepted, before) = read_file(store, &log, Reimport::No);
     assert_eq!((accepted, before), (1, Some(line(0).len() as u64)));
 }
 
@@ -217,9 +229,9 @@ fn keeps_rejects_as_they_came() {
     let (log, rejects) = (folder.path().join("log"), folder.path().join("rejects"));
     let bad: Vec<_> = (0..25).map(|number| format!("bad line {number} \u{e9}\n")).collect();
     std::fs::write(&log, bad.concat() + &line(1)).unwrap();
-    let parser = LogFormat::named("combined").unwrap().parser(0);
+    let parser = InputFormat::named("combined").unwrap().parser(0);
     let rejected = Rejects::to_file(&rejects).unwrap();
-    let mut ingest = Ingest::new(parser, Memory::default(), rejected, Stop::new().unwrap());
+    let mut ingest = LogImport::new(parser, Memory::default(), rejected, StopSignal::new().unwrap());
     ingest.read(&mut Input::open(&log).unwrap()).unwrap();
     let (_, report, rejected) = ingest.finish();
     assert_eq!((report.rejected, report.accepted, rejected.shown().len()), (25, 1, 10));
@@ -230,13 +242,13 @@ fn keeps_rejects_as_they_came() {
 #[test]
 fn a_pipe_that_pauses_is_committed_and_can_be_stopped() {
     let (reader, mut writer) = io::pipe().unwrap();
-    let stop = Stop::new().unwrap();
+    let stop = StopSignal::new().unwrap();
     let requested = stop.clone();
     let (tell, told) = std::sync::mpsc::channel();
     /// Tells of its commits.
     struct Telling(Memory, std::sync::mpsc::Sender<usize>);
-    impl Sink for Telling {
-        fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+    impl EntrySink for Telling {
+        fn add(&mut self, entry: &LogEntry<'_>) -> Result<(), Error> {
             self.0.add(entry)
         }
         fn commit(&mut self, mark: Option<Mark<'_>>) -> Result<(), Error> {
@@ -252,8 +264,8 @@ fn a_pipe_that_pauses_is_committed_and_can_be_stopped() {
     }
     writer.write_all((line(1) + "192.0.2.1 - - [half a li").as_bytes()).unwrap();
     let reading = std::thread::spawn(move || {
-        let parser = LogFormat::named("combined").unwrap().parser(0);
-        let mut ingest = Ingest::new(parser, Telling(Memory::default(), tell), Rejects::new(), stop);
+        let parser = InputFormat::named("combined").unwrap().parser(0);
+        let mut ingest = LogImport::new(parser, Telling(Memory::default(), tell), Rejects::new(), stop);
         let descriptor: std::os::fd::OwnedFd = reader.into();
         let mut input = Input::new("pipe".to_owned(), File::from(descriptor)).unwrap();
         ingest.read(&mut input).map(|()| ingest.report())
@@ -322,17 +334,17 @@ proptest! {
         lengths in collection::vec(any::<usize>(), 1..20),
     ) {
         let mut parts = Parts { rest: &content, lengths: lengths.iter().cycle() };
-        let (mut lines, mut found, mut passed) = (Lines::new(), Vec::new(), 0);
+        let (mut lines, mut found, mut passed) = (LineBuffer::new(), Vec::new(), 0);
         loop {
             match lines.next() {
-                Next::Line(line) => {
+                NextLine::Line(line) => {
                     found.push(lines[line.clone()].to_vec());
                     passed += line.len() as u64 + 1;
                     prop_assert_eq!(lines.passed(), passed);
                 }
-                Next::TooLong(_) => unreachable!("no line is so long"),
-                Next::More if lines.fill(&mut parts).unwrap() == 0 => break,
-                Next::More => {}
+                NextLine::TooLong(_) => unreachable!("no line is so long"),
+                NextLine::More if lines.fill(&mut parts).unwrap() == 0 => break,
+                NextLine::More => {}
             }
         }
         found.extend(lines.rest().map(<[u8]>::to_vec));

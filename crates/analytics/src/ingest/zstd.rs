@@ -1,4 +1,4 @@
-//! Zstandard (RFC 8878): frames one after the other, with their checksums.
+//! Zstandard decompression (RFC 8878) of consecutive frames, with their checksums.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -6,15 +6,15 @@ use std::io::{self, BufRead, Read};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::parts::{Part, next_part};
+use super::parts::{CompressedPart, next_part};
 
-/// Decompresses what a reader gives.
+/// A reader that decompresses another.
 pub(super) struct Zstd<R> {
     reader: R,
     decoder: FrameDecoder,
-    /// Whether a frame has begun and not ended.
+    /// Set within a frame.
     within: bool,
-    /// Bytes in the reader's buffer that are no frame and no padding.
+    /// Bytes in the reader's buffer that are neither a frame nor padding.
     strange: Option<usize>,
 }
 
@@ -25,7 +25,7 @@ impl<R> fmt::Debug for Zstd<R> {
 }
 
 impl<R> Zstd<R> {
-    /// Whether a frame begins like this, one to be skipped too (RFC 8878, sections 3.1.1 and 3.1.2).
+    /// Returns `true` for the first bytes of a frame, skippable ones included (RFC 8878 §§3.1.1, 3.1.2).
     pub(super) fn is_frame(first: &[u8]) -> bool {
         matches!(first, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
     }
@@ -36,20 +36,20 @@ impl<R> Zstd<R> {
         Self { reader, decoder, within: false, strange: None }
     }
 
-    /// The number of bytes read ahead of what cannot be decompressed, at the end.
+    /// The number of trailing bytes read that are not compressed data.
     pub(super) const fn strange(&self) -> Option<usize> {
         self.strange
     }
 }
 
 impl<R: BufRead> Zstd<R> {
-    /// Begins the next frame; `false` at the end.
+    /// Starts the next frame; returns `false` at the end.
     fn begin(&mut self) -> io::Result<bool> {
         loop {
             match next_part(&mut self.reader, &FRAMES)? {
-                Part::Begins => {}
-                Part::End => return Ok(false),
-                Part::Strange(bytes) => {
+                CompressedPart::Begins => {}
+                CompressedPart::End => return Ok(false),
+                CompressedPart::Strange(bytes) => {
                     self.strange = Some(bytes);
                     return Ok(false);
                 }
@@ -73,7 +73,7 @@ impl<R: BufRead> Zstd<R> {
         }
     }
 
-    /// The frame is over: what it says must be what was written.
+    /// Ends a frame: its checksum must be that of the output.
     fn end(&mut self) -> io::Result<()> {
         self.within = false;
         match (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum()) {
@@ -102,7 +102,7 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-/// Magic numbers of frames: one with content, and sixteen that are skipped (RFC 8878, sections 3.1.1 and 3.1.2).
+/// Magic numbers of frames: one with content, and sixteen that are skipped (RFC 8878 §§3.1.1, 3.1.2).
 const FRAMES: [&[u8]; 17] = [
     &[0x28, 0xb5, 0x2f, 0xfd],
     &[0x50, 0x2a, 0x4d, 0x18],
@@ -123,12 +123,12 @@ const FRAMES: [&[u8]; 17] = [
     &[0x5f, 0x2a, 0x4d, 0x18],
 ];
 
-/// Whether it breaks off or is damaged, the decoder does not tell apart.
+/// The decoder does not distinguish truncated from damaged data.
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// What `zstd -22 --ultra` needs, as the program itself decompresses without being asked to: 128 MiB.
+/// The window of `zstd -22 --ultra`, which the program itself accepts without an option: 128 MiB.
 const LARGEST_WINDOW: u64 = 128 << 20;
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
 
     use super::Zstd;
 
-    /// By the program itself, with the checksum that it always writes.
+    /// Compresses with the `zstd` program, which always writes a checksum.
     fn compress(content: &[u8]) -> Vec<u8> {
         let mut zstd = Command::new("zstd");
         let child = zstd.args(["-q", "-c", "-T1"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -155,7 +155,7 @@ mod tests {
         with_capacity(bytes, 100).map(|(found, _)| found)
     }
 
-    /// The decompressed text, and a flag for bytes behind it that are neither data nor padding.
+    /// The decompressed text, and `true` if bytes follow it that are neither data nor padding.
     fn with_capacity(bytes: &[u8], capacity: usize) -> std::io::Result<(Vec<u8>, bool)> {
         let mut found = Vec::new();
         let mut zstd = Zstd::new(BufReader::with_capacity(capacity, bytes));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_stepped_over_and_rubbish_is_told() {
+    fn padding_is_skipped_and_trailing_data_reported() {
         let (one, two) = (compress(b"one\n"), compress(b"two\n"));
         let skipped = [&[0x5f, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
         let zeros = vec![0; 70_000];

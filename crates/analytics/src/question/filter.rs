@@ -1,26 +1,26 @@
-//! Which requests count.
+//! Filters: the requests that a query covers.
 
 use std::str::FromStr;
 use std::time::SystemTime;
 
 use crate::error::Error;
-use crate::network::Network;
+use crate::network::AddressRange;
 use crate::time::Zone;
 
-/// Whether bots count.
+/// The treatment of bots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bots {
-    /// Like everybody.
+    /// Bots count like people.
     #[default]
     Included,
-    /// Only they.
+    /// Only bots count, people do not.
     Only,
-    /// They do not.
+    /// Bots do not count.
     Excluded,
 }
 
 impl Bots {
-    /// Whether a request counts.
+    /// Returns `true` if a request with this mark counts.
     pub(crate) const fn admits(self, bot: bool) -> bool {
         match self {
             Self::Included => true,
@@ -30,43 +30,43 @@ impl Bots {
     }
 }
 
-/// What lists are sorted by, heaviest first.
+/// The sort order of lists, heaviest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// The number of requests.
+pub enum SortOrder {
+    /// By number of requests.
     #[default]
     Requests,
-    /// The bytes that were sent.
+    /// By bytes of responses sent.
     Bytes,
 }
 
-/// What an answer is made from.
+/// The data that an answer is computed from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Source {
-    /// Requests where they are few or are needed to be exact, roll-ups otherwise.
+pub enum DataSource {
+    /// Requests if they are few or exactness needs them, else roll-ups.
     #[default]
     Either,
-    /// Requests alone: exact, as far back as they are kept.
+    /// Requests only: exact, as far back as they are kept.
     Requests,
-    /// Roll-ups where they are up to date and can answer; requests for what is not in them yet.
+    /// Roll-ups if they are up to date and can answer, with requests for the hours not yet in them.
     Rollups,
 }
 
-/// Statuses from one to another: `404`, `5xx`, `400-499`.
+/// A range of statuses: `404`, `5xx`, `400-499`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StatusRange {
+pub struct StatusFilter {
     low: i64,
     high: i64,
 }
 
-impl StatusRange {
-    /// Whether a status is in it.
+impl StatusFilter {
+    /// Returns `true` for statuses in the range.
     pub(crate) const fn contains(self, status: i64) -> bool {
         self.low <= status && status <= self.high
     }
 }
 
-impl FromStr for StatusRange {
+impl FromStr for StatusFilter {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
@@ -87,35 +87,35 @@ impl FromStr for StatusRange {
     }
 }
 
-/// Which requests count. In hosts, paths and referrers a `*` stands for any text.
+/// The requests that a query covers. A `*` in hosts, paths and referrers stands for any text.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only these hosts; none: all.
+pub struct RequestFilter {
+    /// Only these hosts; empty for all.
     pub hosts: Vec<String>,
-    /// Only these statuses; none: all.
-    pub statuses: Vec<StatusRange>,
-    /// Only these methods, whatever their case; none: all.
+    /// Only these statuses; empty for all.
+    pub statuses: Vec<StatusFilter>,
+    /// Only these methods, ignoring case; empty for all.
     pub methods: Vec<String>,
-    /// Only these paths; none: all.
+    /// Only these paths; empty for all.
     pub paths: Vec<String>,
-    /// Only from these addresses and networks; none: all.
-    pub clients: Vec<Network>,
-    /// Only from these referrers; none: all. A name of a host stands for its pages and those of its subdomains.
+    /// Only these client addresses and networks; empty for all.
+    pub clients: Vec<AddressRange>,
+    /// Only these referrers; empty for all. A host name covers its pages and those of its subdomains.
     pub referrers: Vec<String>,
     /// Only from this time on.
     pub since: Option<SystemTime>,
     /// Only before this time.
     pub until: Option<SystemTime>,
-    /// Not from these addresses and networks.
-    pub exclude: Vec<Network>,
-    /// Whether bots count.
+    /// Excluded client addresses and networks.
+    pub exclude: Vec<AddressRange>,
+    /// The treatment of bots.
     pub bots: Bots,
-    /// No more rows than this; `None`: 20 for lists, 100 for searches, all for what is by time.
+    /// The maximum number of rows; by default 20 for lists, 100 for searches, unlimited by time.
     pub limit: Option<usize>,
-    /// What lists are sorted by.
-    pub order: Order,
-    /// What the answer is made from.
-    pub source: Source,
+    /// The sort order of lists.
+    pub order: SortOrder,
+    /// The data that the answer is computed from.
+    pub source: DataSource,
     /// The time zone of days, weeks and months, and of times in the answer.
     pub zone: Zone,
 }
@@ -126,13 +126,13 @@ mod tests {
 
     #[test]
     fn statuses_are_one_a_class_or_a_range() {
-        let range = |text: &str| text.parse::<StatusRange>().unwrap();
+        let range = |text: &str| text.parse::<StatusFilter>().unwrap();
         assert!(range("404").contains(404) && !range("404").contains(405));
         assert!(range("5xx").contains(500) && range("5XX").contains(599) && !range("5xx").contains(499));
         assert!(range("400-403").contains(403) && !range("400-403").contains(404));
         assert!(range("0").contains(0));
         for text in ["", "x", "xx", "55xx", "1000", "-1", "404-", "500-400", "+44", "4x", "40 4"] {
-            assert!(text.parse::<StatusRange>().is_err(), "{text}");
+            assert!(text.parse::<StatusFilter>().is_err(), "{text}");
         }
     }
 }

@@ -4,12 +4,12 @@ use crate::error::Error;
 use crate::questions::Questions;
 use crate::questions::plan::hour_of;
 use crate::rollup::{GONE, HOUR_US, LATE, REMOVING};
-use crate::store::{Engine, SEQUENCE_BITS};
+use crate::store::{Engine, FactRange, SEQUENCE_BITS};
 use crate::time::Zone;
 
-/// The first and the last request that is kept, in microseconds since 1970.
+/// The times of the first and last request kept, in microseconds since 1970.
 pub(crate) fn of_facts(engine: &mut dyn Engine) -> Result<Option<(i64, i64)>, Error> {
-    // Each of the two is one step into the index; together they would be a scan.
+    // Two steps into the index; one statement for both would be a scan.
     let first = engine.ints::<1>("SELECT id FROM fact ORDER BY id LIMIT 1")?;
     let last = engine.ints::<1>("SELECT id FROM fact ORDER BY id DESC LIMIT 1")?;
     Ok(match (first.first(), last.first()) {
@@ -18,8 +18,9 @@ pub(crate) fn of_facts(engine: &mut dyn Engine) -> Result<Option<(i64, i64)>, Er
     })
 }
 
-/// Whether requests of a range of fact numbers were removed, so that only sums are left of them.
-pub(crate) fn is_partly_removed(engine: &mut dyn Engine, (from, to): (i64, i64)) -> Result<bool, Error> {
+/// Returns `true` if requests of a range of fact numbers were removed, so that only sums are left.
+pub(crate) fn is_partly_removed(engine: &mut dyn Engine, range: FactRange) -> Result<bool, Error> {
+    let FactRange { from, to } = range;
     let sql = format!(
         "SELECT hour FROM hours WHERE hour >= {} AND hour <= {} AND state IN ({GONE}, {LATE}, {REMOVING}) LIMIT 1",
         hour_of(from),
@@ -28,10 +29,10 @@ pub(crate) fn is_partly_removed(engine: &mut dyn Engine, (from, to): (i64, i64))
     Ok(!engine.ints::<1>(&sql)?.is_empty())
 }
 
-/// What an answer that only requests can give does not know of, if there is such.
+/// A remark on removed requests, for answers that need all requests.
 pub(crate) fn removed(
     engine: &mut dyn Engine,
-    range: (i64, i64),
+    range: FactRange,
     zone: &Zone,
 ) -> Result<Option<String>, Error> {
     if !is_partly_removed(engine, range)? {
@@ -47,7 +48,7 @@ pub(crate) fn removed(
 }
 
 impl Questions {
-    /// What is said where nothing was found.
+    /// The remark for an empty answer.
     pub(crate) fn nothing(&mut self, zone: &Zone) -> Result<String, Error> {
         Ok(match self.covered()? {
             Some((first, last)) => {
@@ -61,7 +62,7 @@ impl Questions {
         })
     }
 
-    /// From when to when the store knows of requests, in microseconds since 1970; of the oldest only their hour may
+    /// The time that the store covers, in microseconds since 1970; of the oldest requests only the hour may
     /// be known.
     pub(crate) fn covered(&mut self) -> Result<Option<(i64, i64)>, Error> {
         let engine = self.engine.as_mut();

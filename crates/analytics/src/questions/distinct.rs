@@ -1,33 +1,33 @@
-//! How many different ones there are, by the smallest of their hashes (k minimum values): exact up to
-//! [`KEPT`] of them, an estimate beyond, in bounded memory.
+//! Distinct counts by the smallest hashes (k minimum values): exact up to [`KEPT`], an estimate beyond, in
+//! bounded memory.
 //!
-//! The hash has a fixed seed, so that the same requests give the same estimate each time.
+//! The hash has a fixed seed, so that the same requests always give the same estimate.
 
 use std::hash::BuildHasher;
 
 use foldhash::quality::FixedState;
 
-/// So many of the smallest hashes are kept; the standard error of an estimate is one in the root of it (Bar-Yossef et
-/// al., "Counting distinct elements in a data stream").
+/// The number of hashes kept; the standard error of an estimate is 1/√k (Bar-Yossef et al., "Counting
+/// distinct elements in a data stream").
 const KEPT: usize = 2048;
 
-/// Of 100 estimates, 95 are within this many percent: two standard errors, 2 / √2048.
+/// The error of 95 % of estimates, in percent: two standard errors, 2 / √2048.
 pub(crate) const ERROR_PERCENT: f64 = 4.4;
 
-/// Any seed will do, as long as it stays the same.
+/// An arbitrary but fixed seed.
 const SEED: u64 = 0x6f66_6672_616d_7021;
 
-/// What was seen, by its hashes.
+/// A set of numbers, represented by hashes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Distinct {
-    /// Sorted but for what was added last, and without what is above [`Self::bound`].
+    /// Sorted except for the latest additions, and without hashes above [`Self::bound`].
     hashes: Vec<u64>,
-    /// The largest hash that may still be among the smallest, once there were enough.
+    /// The largest hash that may still be among the smallest, once there are enough.
     bound: Option<u64>,
 }
 
 impl Distinct {
-    /// Adds one by its number.
+    /// Adds one item by its number.
     pub(crate) fn add(&mut self, number: i64) {
         let hash = FixedState::with_seed(SEED).hash_one(number);
         if self.bound.is_some_and(|bound| hash >= bound) {
@@ -48,12 +48,12 @@ impl Distinct {
         }
     }
 
-    /// How many there are.
+    /// The number of different items.
     pub(crate) fn count(&mut self) -> i64 {
         self.settle();
         let count = match self.bound {
             None => self.hashes.len() as f64,
-            // The k-th smallest of n evenly spread ones is at k/n of the way.
+            // The k-th smallest of n evenly spread hashes lies at k/n of the range.
             Some(_) => {
                 let largest = self.hashes.last().copied().unwrap_or(u64::MAX) as f64;
                 (KEPT - 1) as f64 * (u64::MAX as f64 / largest)
@@ -62,7 +62,7 @@ impl Distinct {
         count.round() as i64
     }
 
-    /// By how much an estimate of so many may be wrong; 0 where the count is exact.
+    /// The error bound of an estimate; 0 for an exact count.
     pub(crate) fn error(&self, count: i64) -> i64 {
         self.bound.map_or(0, |_| (count as f64 * ERROR_PERCENT / 100.0).ceil() as i64)
     }

@@ -1,5 +1,6 @@
-//! Requests that an answer cannot attribute: roll-ups keep the rest of a host without names, and a fold forgets light
-//! groups when there are too many. Each count of an answer is then a lower bound, and this is how much more it may be.
+//! Bounds on requests that an answer cannot attribute: roll-ups keep the rest of a host without names, and an
+//! aggregation drops light groups. Each count of an answer is then a lower bound, and this is its largest
+//! error.
 
 use std::collections::HashMap;
 
@@ -9,47 +10,47 @@ use crate::question::Shortfall;
 use crate::rollup::REST;
 use crate::rollup::tally::Sums;
 
-/// The requests and bytes that the counts of an answer lack.
+/// The requests and bytes that the counts of an answer may lack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Missing {
-    /// What has no name, by host; under [`REST`] what may be of any host.
+    /// Nameless sums by host; under [`REST`] those of unknown hosts.
     hosts: HashMap<i64, Sums, RandomState>,
-    /// What was forgotten: of one group at most, and of all together.
+    /// Dropped groups: the heaviest one, and the sum of all.
     forgotten: [Sums; 2],
-    /// What was asked to be left out, and may be among what is counted.
+    /// Excluded requests that may be among the counted ones.
     surplus: Sums,
 }
 
 impl Missing {
-    /// Requests without a name, of a host or of [`REST`].
+    /// Adds nameless requests of a host or of [`REST`].
     pub(crate) fn add(&mut self, host: i64, sums: Sums) {
         self.hosts.entry(host).or_default().add(sums);
     }
 
-    /// Groups were forgotten at once: the most that one of them had, and all.
+    /// Records a drop of groups: the heaviest one, and their sum.
     pub(crate) fn forget(&mut self, each: Sums, all: Sums) {
         self.forgotten[0].add(each);
         self.forgotten[1].add(all);
     }
 
-    /// Requests that may have been counted and should not.
+    /// Records requests that should be excluded but may have been counted.
     pub(crate) fn add_surplus(&mut self, sums: Sums) {
         self.surplus.add(sums);
     }
 
-    /// So much more may be of one page of this host.
+    /// The largest error for a page of this host.
     pub(crate) fn of_host(&self, host: i64) -> Sums {
         let mut sums = self.forgotten[0];
         [host, REST].iter().filter_map(|host| self.hosts.get(host)).for_each(|more| sums.add(*more));
         sums
     }
 
-    /// So much more may be of one item.
+    /// The largest error for one item.
     pub(crate) fn of_any(&self) -> Sums {
         self.without_name(self.forgotten[0])
     }
 
-    /// So much more may be of several items together.
+    /// The largest error for the sum of several items.
     pub(crate) fn of_several(&self) -> Sums {
         self.without_name(self.forgotten[1])
     }
@@ -59,13 +60,13 @@ impl Missing {
         sums
     }
 
-    /// The bound of a row, as an answer has it.
+    /// The error bound of a row in an answer.
     pub(crate) fn shortfall(&self) -> Option<Shortfall> {
         let Sums { requests, bytes } = self.of_any();
         (requests > 0).then_some(Shortfall { requests, bytes })
     }
 
-    /// What a reader must know, if anything is missing.
+    /// Remarks on missing requests, if any.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(Shortfall { requests, bytes }) = self.shortfall() {

@@ -1,16 +1,16 @@
-//! How long most took: nearest-rank percentiles of durations that have three digits, so that each is right to half a
-//! percent, in memory for as many different durations as there are of three digits.
+//! Nearest-rank percentiles of durations with three digits, so that each is right to half a percent, in
+//! memory proportional to the number of different durations.
 
-/// How many requests took how long.
+/// A histogram of durations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Durations {
-    /// Sorted by duration.
+    /// Durations and their counts, sorted by duration.
     counts: Vec<(i64, i64)>,
     pub(crate) total: i64,
 }
 
 impl Durations {
-    /// Adds requests; says whether their duration is a new one.
+    /// Adds requests; returns `true` if their duration is new.
     pub(crate) fn add(&mut self, duration_us: i64, requests: i64) -> bool {
         self.total += requests;
         match self.counts.binary_search_by_key(&duration_us, |(duration, _)| *duration) {
@@ -25,19 +25,19 @@ impl Durations {
         }
     }
 
-    /// The time that was spent in all.
+    /// The sum of all durations, in microseconds.
     pub(crate) fn sum(&self) -> i64 {
         self.counts
             .iter()
             .fold(0, |sum, (duration, requests)| sum.saturating_add(duration.saturating_mul(*requests)))
     }
 
-    /// How many different durations there are.
+    /// The number of different durations.
     pub(crate) fn len(&self) -> usize {
         self.counts.len()
     }
 
-    /// The shortest duration that at least this share of the requests, in percent, did not exceed.
+    /// The shortest duration not exceeded by at least this percentage of the requests.
     pub(crate) fn percentile(&self, percent: i64) -> Option<i64> {
         let rank = (self.total * percent + 99) / 100;
         let mut seen = 0;

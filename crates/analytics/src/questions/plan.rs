@@ -1,25 +1,25 @@
-//! From a range of time to what is read: facts, hours or days.
+//! Query plans: a range of time as pieces of facts, hours or days.
 
 use std::collections::BTreeMap;
 
 use crate::error::Error;
-use crate::question::Source;
-use crate::rollup::{GONE, HOUR_US, LATE, Level, PENDING, REMOVING, ROLLED, first_of};
-use crate::store::{Engine, SEQUENCE_BITS};
+use crate::question::DataSource;
+use crate::rollup::{GONE, HOUR_US, LATE, PENDING, REMOVING, ROLLED, RollupLevel, first_of};
+use crate::store::{Engine, FactRange, SEQUENCE_BITS};
 
-/// A part of what is read. All ranges end before their second bound.
+/// A piece to read. Ranges exclude their second bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum PlanPiece {
     /// Facts, by their numbers.
-    Facts(i64, i64),
-    /// Hourly roll-ups.
+    Facts(FactRange),
+    /// Hourly roll-ups, by hours since 1970.
     Hours(i64, i64),
-    /// Daily roll-ups, by days.
+    /// Daily roll-ups, by days since 1970.
     Days(i64, i64),
 }
 
-impl Piece {
-    /// The periods of a piece of roll-ups, as a condition.
+impl PlanPiece {
+    /// The SQL condition for the periods of a piece of roll-ups.
     pub(crate) fn periods(self) -> String {
         match self {
             Self::Facts(..) => "1 = 0".to_owned(),
@@ -29,13 +29,13 @@ impl Piece {
     }
 }
 
-const HOURS: i64 = Level::Hour as i64;
-const DAYS: i64 = Level::Day as i64;
+const HOURS: i64 = RollupLevel::Hour as i64;
+const DAYS: i64 = RollupLevel::Day as i64;
 
-/// Whether a range of time, in microseconds since 1970, can be added up as a whole.
+/// Decides if a range of time, in microseconds since 1970, can be aggregated as a whole.
 pub(crate) type IsOne<'a> = dyn FnMut(i64, i64) -> bool + 'a;
 
-/// So many facts are read rather than roll-ups: a fraction of a second, and exact.
+/// The number of facts that are read in preference to roll-ups: exact, within a fraction of a second.
 const FEW: i64 = 400_000;
 
 #[derive(Clone, Copy)]
@@ -50,14 +50,14 @@ impl Hour {
     }
 }
 
-/// What is to be read for a range of fact numbers, of which roll-ups are used where an hour or a day of them
-/// `is_one`.
+/// Plans the reading of a range of fact numbers. Roll-ups are used for hours and days that are `is_one`.
 pub(crate) fn plan(
     engine: &mut dyn Engine,
-    (from, to): (i64, i64),
-    source: Source,
+    range: FactRange,
+    source: DataSource,
     is_one: &mut IsOne<'_>,
-) -> Result<Vec<Piece>, Error> {
+) -> Result<Vec<PlanPiece>, Error> {
+    let FactRange { from, to } = range;
     if to <= from {
         return Ok(Vec::new());
     }
@@ -72,69 +72,69 @@ pub(crate) fn plan(
         .map(|[hour, requests, state]| (hour, Hour { requests, state }))
         .collect();
     let few = hours.values().map(|hour| hour.requests).sum::<i64>() <= FEW;
-    if source == Source::Either && few && hours.values().all(|hour| hour.has_all_facts()) {
-        return Ok(vec![Piece::Facts(from, to)]);
+    if source == DataSource::Either && few && hours.values().all(|hour| hour.has_all_facts()) {
+        return Ok(vec![PlanPiece::Facts(range)]);
     }
-    let days = days(engine, &hours, (from, to), is_one)?;
+    let days = days(engine, &hours, range, is_one)?;
     let mut pieces = Pieces::default();
     for (hour, state) in hours {
         let day = hour.div_euclid(24);
         if days.binary_search(&day).is_ok() {
-            pieces.push(Piece::Days(day, day + 1));
+            pieces.push(PlanPiece::Days(day, day + 1));
             continue;
         }
         let (begins, ends) = (first_of(hour), first_of(hour + 1));
-        let facts = Piece::Facts(begins.max(from), ends.min(to));
+        let facts = PlanPiece::Facts(FactRange { from: begins.max(from), to: ends.min(to) });
         let whole =
             begins >= from && ends <= to && is_one(hour.saturating_mul(HOUR_US), (hour + 1) * HOUR_US);
         match state.state {
             PENDING => pieces.push(facts),
             ROLLED if !whole => pieces.push(facts),
             LATE => {
-                pieces.push(Piece::Hours(hour, hour + 1));
+                pieces.push(PlanPiece::Hours(hour, hour + 1));
                 pieces.push(facts);
             }
-            // Of an hour whose facts are gone no part can be told from the rest.
-            ROLLED | GONE | REMOVING => pieces.push(Piece::Hours(hour, hour + 1)),
+            // Without its facts an hour cannot be split.
+            ROLLED | GONE | REMOVING => pieces.push(PlanPiece::Hours(hour, hour + 1)),
             other => return Err(Error::Store(format!("hour {hour} has the unknown state {other}"))),
         }
     }
     Ok(pieces.0)
 }
 
-/// The hour that a fact number is in.
+/// The hour of a fact number.
 pub(crate) const fn hour_of(number: i64) -> i64 {
     (number >> SEQUENCE_BITS) / HOUR_US
 }
 
-/// The days, sorted, that are wholly in the range and whose roll-ups are up to date.
+/// The sorted days that lie wholly in the range and have up-to-date roll-ups.
 fn days(
     engine: &mut dyn Engine,
     hours: &BTreeMap<i64, Hour>,
-    (from, to): (i64, i64),
+    range: FactRange,
     is_one: &mut IsOne<'_>,
 ) -> Result<Vec<i64>, Error> {
     let sql = format!("SELECT day FROM days WHERE state = {ROLLED} ORDER BY day");
     let mut days: Vec<i64> = engine.ints::<1>(&sql)?.into_iter().map(|[day]| day).collect();
     days.retain(|day| {
-        first_of(day * 24) >= from
-            && first_of((day + 1) * 24) <= to
+        first_of(day * 24) >= range.from
+            && first_of((day + 1) * 24) <= range.to
             && hours.range(day * 24..(day + 1) * 24).all(|(_, hour)| !matches!(hour.state, PENDING | LATE))
             && is_one(day * 24 * HOUR_US, (day + 1) * 24 * HOUR_US)
     });
     Ok(days)
 }
 
-/// Pieces in the order of time; hours that are not there had no request, so that neighbours may be joined.
+/// Pieces in the order of time; absent hours had no request, so neighbours may be joined.
 #[derive(Default)]
-struct Pieces(Vec<Piece>);
+struct Pieces(Vec<PlanPiece>);
 
 impl Pieces {
-    fn push(&mut self, piece: Piece) {
+    fn push(&mut self, piece: PlanPiece) {
         let joined = match (self.0.last_mut(), piece) {
-            (Some(Piece::Facts(_, end)), Piece::Facts(_, to))
-            | (Some(Piece::Hours(_, end)), Piece::Hours(_, to))
-            | (Some(Piece::Days(_, end)), Piece::Days(_, to)) => {
+            (Some(PlanPiece::Facts(FactRange { to: end, .. })), PlanPiece::Facts(FactRange { to, .. }))
+            | (Some(PlanPiece::Hours(_, end)), PlanPiece::Hours(_, to))
+            | (Some(PlanPiece::Days(_, end)), PlanPiece::Days(_, to)) => {
                 *end = to;
                 true
             }

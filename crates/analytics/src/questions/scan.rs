@@ -1,43 +1,44 @@
-//! Reading facts: only the columns that are needed, through a [`Sieve`].
+//! Reading of facts: only the columns that are needed, through a [`Sieve`].
 //!
-//! SQLite streams facts one by one, which is faster than its own grouping by sorting; PostgreSQL groups them first,
-//! so that little has to be sent.
+//! SQLite streams facts one by one, which is faster than its own grouping by sorting; PostgreSQL groups them
+//! first, so that little has to be sent.
 
 use std::ops::ControlFlow;
 
 use crate::error::Error;
-use crate::questions::sieve::{Seen, Shape, Sieve};
+use crate::questions::sieve::{RequestColumns, ShapeColumns, Sieve};
 use crate::rollup::tally::Sums;
-use crate::store::{Dialect, Engine, SEQUENCE_BITS};
+use crate::store::{Dialect, Engine, FactRange, SEQUENCE_BITS};
 
-/// More columns than this are never asked for.
+/// The maximum number of columns.
 const MOST_COLUMNS: usize = 3;
 
 /// The values of the requested columns.
 pub(crate) type Values = [i64; MOST_COLUMNS];
 
-/// A requested column.
+/// A column for a scan to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     /// A column of facts.
     Of(&'static str),
-    /// The time in microseconds; any time of the same slice of this length.
+    /// The time in microseconds, rounded to any time within a slice of this length.
     Time(i64),
-    /// How long it took in microseconds, rounded to three digits; requests of which that is not known are left out.
+    /// The duration in microseconds, rounded to three digits; requests without one are left out.
     Duration,
 }
 
-/// Reads the facts from one number up to another, and visits those that count with their sums.
+/// Reads the facts of a range of numbers, and visits those that pass the sieve with their sums.
 pub(crate) fn scan(
     engine: &mut dyn Engine,
     sieve: &Sieve,
-    (from, to): (i64, i64),
+    range: FactRange,
     columns: &[Column],
-    visit: &mut dyn FnMut(&Shape, Sums, Values),
+    visit: &mut dyn FnMut(&ShapeColumns, Sums, Values),
 ) -> Result<(), Error> {
+    let FactRange { from, to } = range;
     let dialect = engine.dialect();
     let needs = sieve.columns();
-    let mut places = Places::default();
+    let mut places = ColumnPositions::default();
     let [bot, client, path, referer] = [
         (needs.bot, "coalesce(agent, 0) & 1"),
         (needs.client, "client"),
@@ -56,7 +57,7 @@ pub(crate) fn scan(
     let sql = places.statement(dialect, &condition);
     engine.rows(&sql, &[], &mut |row| {
         let int = |at: Option<usize>| at.map_or(0, |at| row.int(at));
-        let seen = Seen {
+        let seen = RequestColumns {
             shape: row.int(2),
             bot: int(bot) == 1,
             client: int(client),
@@ -74,11 +75,11 @@ pub(crate) fn scan(
     })
 }
 
-/// Where columns stand in a row, after the sums and the shape.
+/// The columns of a row after the sums and the shape.
 #[derive(Default)]
-struct Places(Vec<String>);
+struct ColumnPositions(Vec<String>);
 
-impl Places {
+impl ColumnPositions {
     fn of(&mut self, expression: String) -> usize {
         let found = self.0.iter().position(|known| *known == expression);
         3 + found.unwrap_or_else(|| {
@@ -134,10 +135,10 @@ fn meant(dialect: Dialect, column: &Column, value: i64) -> i64 {
     }
 }
 
-/// Longer than a thousand of these, which is more than a year, nothing takes.
+/// The largest rounded duration, a thousand of which, more than a year, are not exceeded.
 const LONGEST: i64 = 100_000_000_000;
 
-/// A number of microseconds, rounded to three digits.
+/// Rounds a number of microseconds to three digits.
 pub(crate) fn rounded(duration_us: i64) -> i64 {
     let mut unit: i64 = 1;
     while unit < LONGEST {

@@ -1,7 +1,7 @@
-//! Which requests count, in numbers of the store.
+//! Filters in terms of the store's numbers.
 //!
-//! What a filter names is looked up once in the dictionaries. Sets of dictionary rows are bitmaps: a bit per text of
-//! the store, however many match.
+//! The names in a filter are looked up once in the dictionaries. Sets of dictionary rows are bitmaps: a bit
+//! per text of the store, however many match.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -9,16 +9,16 @@ use std::ops::ControlFlow;
 use foldhash::fast::RandomState;
 
 use crate::error::Error;
-use crate::network::Network;
-use crate::question::{Bots, Filter, StatusRange};
-use crate::questions::pattern;
+use crate::network::AddressRange;
+use crate::pattern;
+use crate::question::{Bots, RequestFilter, StatusFilter};
 use crate::store::{Dialect, Engine};
 
 /// A set of numbers of dictionary rows, which count from 1.
 #[derive(Default)]
-pub(crate) struct Numbers(Vec<u64>);
+pub(crate) struct NumberSet(Vec<u64>);
 
-impl Numbers {
+impl NumberSet {
     fn add(&mut self, number: i64) {
         let Ok(number) = usize::try_from(number) else { return };
         if self.0.len() <= number / 64 {
@@ -37,21 +37,21 @@ impl Numbers {
     }
 }
 
-/// What requests of one shape have in common.
+/// The properties that requests of one shape share.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Shape {
+pub(crate) struct ShapeColumns {
     pub(crate) host: i64,
     pub(crate) status: i64,
-    /// The number of its cause and of its server in [`Sieve::words`]; 0: none.
+    /// The indexes of cause and server in [`Sieve::words`]; 0 for none.
     pub(crate) cause: u32,
     pub(crate) server: u32,
-    /// Whether host, status and method are asked for.
+    /// Set if host, status and method pass the filter.
     pub(crate) counts: bool,
 }
 
-/// What is known of a request before it counts.
+/// The columns of a request that decide if it counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RequestColumns {
     pub(crate) shape: i64,
     pub(crate) bot: bool,
     pub(crate) client: i64,
@@ -59,24 +59,24 @@ pub(crate) struct Seen {
     pub(crate) referer: i64,
 }
 
-/// Which requests count.
+/// A filter ready for use.
 pub(crate) struct Sieve {
-    shapes: HashMap<i64, Shape, RandomState>,
-    /// Causes and servers.
+    shapes: HashMap<i64, ShapeColumns, RandomState>,
+    /// Names of causes and servers.
     pub(crate) words: Vec<String>,
-    pub(crate) hosts: Option<Numbers>,
-    pub(crate) statuses: Vec<StatusRange>,
+    pub(crate) hosts: Option<NumberSet>,
+    pub(crate) statuses: Vec<StatusFilter>,
     pub(crate) by_method: bool,
-    pub(crate) paths: Option<Numbers>,
-    pub(crate) referrers: Option<Numbers>,
-    pub(crate) clients: Option<Numbers>,
-    pub(crate) excluded: Option<Numbers>,
+    pub(crate) paths: Option<NumberSet>,
+    pub(crate) referrers: Option<NumberSet>,
+    pub(crate) clients: Option<NumberSet>,
+    pub(crate) excluded: Option<NumberSet>,
     pub(crate) bots: Bots,
 }
 
 impl Sieve {
-    /// Looks up what a filter names.
-    pub(crate) fn of(engine: &mut dyn Engine, filter: &Filter) -> Result<Self, Error> {
+    /// Looks up the names in a filter.
+    pub(crate) fn of(engine: &mut dyn Engine, filter: &RequestFilter) -> Result<Self, Error> {
         let mut sieve = Self {
             shapes: HashMap::default(),
             words: vec![String::new()],
@@ -114,15 +114,16 @@ impl Sieve {
             let by_method =
                 methods.is_empty() || methods.iter().any(|method| method.eq_ignore_ascii_case(row.text(3)));
             let counts = by_method && self.admits_status(status) && self.admits_host(host);
-            self.shapes.insert(row.int(0), Shape { host, status, cause, server, counts });
+            self.shapes.insert(row.int(0), ShapeColumns { host, status, cause, server, counts });
             ControlFlow::Continue(())
         })
     }
 
-    /// Whether nothing can pass. Shapes say nothing of that: they go with their requests, and sums stay.
+    /// Returns `true` if no request can pass. Shapes do not count: they vanish with their requests, while
+    /// sums stay.
     pub(crate) fn is_empty(&self) -> bool {
         let sets = [&self.hosts, &self.paths, &self.referrers, &self.clients];
-        sets.into_iter().flatten().any(Numbers::is_empty)
+        sets.into_iter().flatten().any(NumberSet::is_empty)
     }
 
     pub(crate) fn admits_host(&self, host: i64) -> bool {
@@ -146,13 +147,13 @@ impl Sieve {
             && !self.excluded.as_ref().is_some_and(|excluded| excluded.has(client))
     }
 
-    /// Whether requests of some clients do not count.
+    /// Returns `true` if requests of some clients do not count.
     pub(crate) fn is_by_client(&self) -> bool {
         self.clients.is_some() || self.excluded.is_some()
     }
 
-    /// The shape of a request that counts.
-    pub(crate) fn admits(&self, seen: &Seen) -> Option<&Shape> {
+    /// The shape of a request, if it passes.
+    pub(crate) fn admits(&self, seen: &RequestColumns) -> Option<&ShapeColumns> {
         let shape = self.shapes.get(&seen.shape)?;
         let counts = shape.counts
             && self.bots.admits(seen.bot)
@@ -162,7 +163,7 @@ impl Sieve {
         counts.then_some(shape)
     }
 
-    /// Which columns of facts must be read to know what counts, besides the shape.
+    /// The columns of facts, besides the shape, that decide if a request counts.
     pub(crate) fn columns(&self) -> SieveColumns {
         SieveColumns {
             bot: self.bots != Bots::Included,
@@ -173,7 +174,7 @@ impl Sieve {
     }
 }
 
-/// Columns of facts that a sieve looks at.
+/// The columns of facts that a sieve needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SieveColumns {
     pub(crate) bot: bool,
@@ -182,12 +183,12 @@ pub(crate) struct SieveColumns {
     pub(crate) referer: bool,
 }
 
-/// The numbers of texts that match one of some patterns; `None` where there are none.
-fn texts(engine: &mut dyn Engine, table: &str, patterns: &[String]) -> Result<Option<Numbers>, Error> {
+/// The numbers of texts that match any of the patterns; `None` without patterns.
+fn texts(engine: &mut dyn Engine, table: &str, patterns: &[String]) -> Result<Option<NumberSet>, Error> {
     if patterns.is_empty() {
         return Ok(None);
     }
-    let mut found = Numbers::default();
+    let mut found = NumberSet::default();
     for text in patterns {
         let (condition, bound, host) = match (table, engine.dialect()) {
             ("referer", dialect) if pattern::is_host(text) => {
@@ -210,12 +211,12 @@ fn texts(engine: &mut dyn Engine, table: &str, patterns: &[String]) -> Result<Op
     Ok(Some(found))
 }
 
-/// The numbers of clients in some networks; `None` where there are none.
-fn clients(engine: &mut dyn Engine, networks: &[Network]) -> Result<Option<Numbers>, Error> {
+/// The numbers of clients in any of the networks; `None` without networks.
+fn clients(engine: &mut dyn Engine, networks: &[AddressRange]) -> Result<Option<NumberSet>, Error> {
     if networks.is_empty() {
         return Ok(None);
     }
-    let mut found = Numbers::default();
+    let mut found = NumberSet::default();
     engine.rows("SELECT id, text FROM client", &[], &mut |row| {
         if row.text(1).parse().is_ok_and(|address| networks.iter().any(|network| network.contains(address))) {
             found.add(row.int(0));

@@ -1,28 +1,28 @@
-//! What is slow: percentiles of how long requests took, by page or by server.
+//! Slowness: percentiles of durations by page or server.
 //!
-//! Durations are added up with three digits ([`Durations`]). The memory for it is bounded: of too many pages those
-//! are forgotten on which the least time was spent, which is said.
+//! Durations are aggregated with three digits ([`Durations`]). Memory is bounded: beyond it the pages with
+//! the least total time are dropped, which the answer states.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
 use crate::error::Error;
-use crate::question::{Answer, Filter, Per, Value};
+use crate::question::{QueryResult, RequestFilter, SlowBy, SqlValue};
 use crate::questions::percentiles::Durations;
 use crate::questions::scan::{Column, scan};
 use crate::questions::sieve::Sieve;
 use crate::questions::{Questions, cover, name, range};
 
-/// No more groups, nor different durations in them, are kept: some 32 MiB.
+/// The maximum numbers of groups and of different durations in them: some 32 MiB.
 const MOST: [usize; 2] = [1 << 16, 1 << 20];
 
 /// A page and its host, or a server.
-type Group = (i64, i64);
+type GroupBy = (i64, i64);
 
-/// What is slow, while it is added up.
+/// The aggregation in progress.
 struct Slow {
-    groups: HashMap<Group, Durations, RandomState>,
+    groups: HashMap<GroupBy, Durations, RandomState>,
     /// Different durations in all groups.
     durations: usize,
     most: [usize; 2],
@@ -34,16 +34,16 @@ impl Slow {
         Self { groups: HashMap::default(), durations: 0, most, forgot: false }
     }
 
-    fn add(&mut self, group: Group, duration_us: i64, requests: i64) {
+    fn add(&mut self, group: GroupBy, duration_us: i64, requests: i64) {
         self.durations += usize::from(self.groups.entry(group).or_default().add(duration_us, requests));
         while self.groups.len() > self.most[0] || self.durations > self.most[1] && self.groups.len() > 1 {
             self.forget();
         }
     }
 
-    /// Forgets the half on which less time was spent.
+    /// Drops the half of the groups with less total time.
     fn forget(&mut self) {
-        let mut times: Vec<(i64, Group)> =
+        let mut times: Vec<(i64, GroupBy)> =
             self.groups.iter().map(|(group, durations)| (durations.sum(), *group)).collect();
         times.sort_unstable();
         for (_, group) in &times[..times.len() / 2] {
@@ -56,25 +56,25 @@ impl Slow {
 }
 
 impl Questions {
-    /// The slowest pages or servers: by the time that 95 of 100 requests did not exceed. Times are in milliseconds.
+    /// The slowest pages or servers by 95th percentile. Times are in milliseconds.
     ///
     /// # Errors
-    /// The store cannot be read, or the time limit is over.
-    pub fn slow(&mut self, per: Per, filter: &Filter) -> Result<Answer, Error> {
+    /// The store cannot be read, or the time limit has passed.
+    pub fn slow(&mut self, per: SlowBy, filter: &RequestFilter) -> Result<QueryResult, Error> {
         self.answered(filter, |questions| {
             let engine = questions.engine.as_mut();
             let sieve = Sieve::of(engine, filter)?;
-            let named: &[&str] = if per == Per::Page { &["page", "host"] } else { &["server"] };
+            let named: &[&str] = if per == SlowBy::Page { &["page", "host"] } else { &["server"] };
             let columns = [named, &["requests", "p50_ms", "p95_ms", "p99_ms"]].concat();
-            let mut answer = Answer { measured: Some("p95_ms"), ..Answer::of(&columns) };
+            let mut answer = QueryResult { measured: Some("p95_ms"), ..QueryResult::of(&columns) };
             if sieve.is_empty() {
                 return Ok(answer);
             }
             answer.notes.extend(cover::removed(engine, range(filter), &filter.zone)?);
             let mut slow = Slow::new(MOST);
             let columns: &[Column] = match per {
-                Per::Page => &[Column::Duration, Column::Of("path")],
-                Per::Server => &[Column::Duration],
+                SlowBy::Page => &[Column::Duration, Column::Of("path")],
+                SlowBy::Server => &[Column::Duration],
             };
             scan(
                 engine,
@@ -82,8 +82,8 @@ impl Questions {
                 range(filter),
                 columns,
                 &mut |shape, sums, [duration, path, _]| match per {
-                    Per::Page if path != 0 => slow.add((path, shape.host), duration, sums.requests),
-                    Per::Server if shape.server != 0 => {
+                    SlowBy::Page if path != 0 => slow.add((path, shape.host), duration, sums.requests),
+                    SlowBy::Server if shape.server != 0 => {
                         slow.add((shape.server.into(), 0), duration, sums.requests);
                     }
                     _ => {}
@@ -94,25 +94,25 @@ impl Questions {
                     .notes
                     .push("there are too many pages: only those that took the most time are listed, with at least so many requests".into());
             }
-            let mut groups: Vec<(Group, Durations)> = slow.groups.into_iter().collect();
+            let mut groups: Vec<(GroupBy, Durations)> = slow.groups.into_iter().collect();
             groups.sort_unstable_by_key(|(group, durations)| {
                 (std::cmp::Reverse((durations.percentile(95), durations.total)), *group)
             });
             groups.truncate(questions.most(filter));
             let paths = match per {
-                Per::Page => questions.names("path", groups.iter().map(|((path, _), _)| *path))?,
-                Per::Server => HashMap::new(),
+                SlowBy::Page => questions.names("path", groups.iter().map(|((path, _), _)| *path))?,
+                SlowBy::Server => HashMap::new(),
             };
             let hosts = questions.names("host", groups.iter().map(|((_, host), _)| *host))?;
             for ((item, host), durations) in groups {
                 let mut row = match per {
-                    Per::Page => vec![name(&paths, item), name(&hosts, host)],
-                    Per::Server => {
+                    SlowBy::Page => vec![name(&paths, item), name(&hosts, host)],
+                    SlowBy::Server => {
                         let server = usize::try_from(item).ok().and_then(|at| sieve.words.get(at));
-                        vec![server.map_or(Value::Null, |server| Value::Text(server.clone()))]
+                        vec![server.map_or(SqlValue::Null, |server| SqlValue::Text(server.clone()))]
                     }
                 };
-                row.push(Value::Int(durations.total));
+                row.push(SqlValue::Int(durations.total));
                 row.extend([50, 95, 99].map(|percent| milliseconds(durations.percentile(percent))));
                 answer.rows.push(row);
             }
@@ -122,8 +122,8 @@ impl Questions {
 }
 
 /// A time in milliseconds.
-pub(crate) fn milliseconds(duration_us: Option<i64>) -> Value {
-    duration_us.map_or(Value::Null, |duration| Value::Real(duration as f64 / 1000.0))
+pub(crate) fn milliseconds(duration_us: Option<i64>) -> SqlValue {
+    duration_us.map_or(SqlValue::Null, |duration| SqlValue::Real(duration as f64 / 1000.0))
 }
 
 #[cfg(test)]

@@ -1,27 +1,29 @@
 //! Requests as they come.
 //!
-//! A request has its place in time by when it began, and is written when it has ended: what is new may be anywhere in
-//! the last minutes. So these are looked at each time, at most [`MOST`] requests, and what was there before is
-//! remembered by its number. Requests that took longer than [`BACK`] are not seen.
+//! A request is ordered by its start but written at its end, so new ones may appear anywhere in the last
+//! minutes. Each round looks at these, at most [`MOST`] requests, and remembers known ones by number.
+//! Requests that took longer than [`BACK`] are missed.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
-use crate::question::{Answer, Filter, Value};
+use crate::pattern;
+use crate::question::{QueryResult, RequestFilter, SqlValue};
 use crate::questions::sieve::Sieve;
-use crate::questions::{Questions, pattern, range};
-use crate::writer::{micros, place};
+use crate::questions::{Questions, range};
+use crate::store::sequence;
+use crate::time::micros;
 
-/// So far back is looked for requests that have ended since.
+/// The period in which newly ended requests are looked for.
 const BACK: Duration = Duration::from_secs(600);
 
-/// So many requests are looked at each time; when there are more in so short a time, the rest is not seen.
+/// The maximum number of requests per round; more in so short a time are missed.
 const MOST: usize = 50_000;
 
-/// What is shown of a request, and at the end what only the filter needs.
-const COLUMNS: [&str; 13] = [
+/// The columns shown for a request, followed by those that only the filter needs.
+const COLUMNS: [&str; 16] = [
     "time",
     "host",
     "client",
@@ -34,39 +36,42 @@ const COLUMNS: [&str; 13] = [
     "cause",
     "referer",
     "agent",
+    "route",
+    "server",
+    "request_id",
     "bot",
 ];
 
-/// The requests of a store, as they come.
-pub struct Tail {
+/// A subscription to the new requests of a store.
+pub struct RequestFeed {
     questions: Questions,
-    filter: Filter,
-    /// From this number on.
+    filter: RequestFilter,
+    /// The smallest number to look at.
     floor: i64,
-    /// What was looked at from the floor on; `None` before the first time.
+    /// The known numbers from the floor on; `None` before the first round.
     known: Option<HashSet<i64>>,
 }
 
-impl Tail {
-    /// Requests that a filter admits, from now on. Its limit is how many of the past are given at first.
+impl RequestFeed {
+    /// Follows the requests that pass a filter. Its limit is the number of past requests returned at first.
     #[must_use]
-    pub fn new(questions: Questions, filter: Filter) -> Self {
+    pub fn new(questions: Questions, filter: RequestFilter) -> Self {
         Self { questions, filter, floor: 0, known: None }
     }
 
-    /// Goes on with another connection to the same store.
+    /// Continues with another connection to the same store.
     pub fn reconnect(&mut self, questions: Questions) {
         self.questions = questions;
     }
 
-    /// What has come since the last time, the oldest first.
+    /// Requests since the last call, oldest first.
     ///
     /// # Errors
-    /// The store cannot be read, or the time limit is over.
-    pub fn more(&mut self, now: SystemTime) -> Result<Answer, Error> {
+    /// The store cannot be read, or the time limit has passed.
+    pub fn more(&mut self, now: SystemTime) -> Result<QueryResult, Error> {
         let Self { questions, filter, floor, known } = self;
         questions.limited(|questions| {
-            let oldest = place::first(micros(now.checked_sub(BACK).unwrap_or(SystemTime::UNIX_EPOCH)));
+            let oldest = sequence::first(micros(now.checked_sub(BACK).unwrap_or(SystemTime::UNIX_EPOCH)));
             let from = oldest.max(*floor);
             let (found, lowest) = newest(questions, from)?;
             let mut fresh: Vec<i64> = match known {
@@ -74,7 +79,7 @@ impl Tail {
                 None => {
                     let sieve = Sieve::of(questions.engine.as_mut(), filter)?;
                     let last = filter.limit.unwrap_or(10).min(questions.settings.most_rows);
-                    questions.newest(&sieve, ("1 = 1", &[]), range(filter), last)?
+                    questions.newest(&sieve, None, range(filter), last)?
                 }
             };
             fresh.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
@@ -85,14 +90,14 @@ impl Tail {
                 row.truncate(COLUMNS.len() - 1);
             }
             answer.columns.truncate(COLUMNS.len() - 1);
-            // Only now, so that nothing is lost where the store failed.
+            // Updated last, so that nothing is lost if the store fails.
             (*floor, *known) = (from.max(lowest), Some(found.into_iter().collect()));
             Ok(answer)
         })
     }
 }
 
-/// The newest requests from a number on, and from where on all of them were looked at.
+/// The newest requests from a number on, and the number from which they are complete.
 fn newest(questions: &mut Questions, from: i64) -> Result<(Vec<i64>, i64), Error> {
     let sql = format!("SELECT id FROM fact WHERE id >= {from} ORDER BY id DESC LIMIT {MOST}");
     let mut found = Vec::new();
@@ -104,23 +109,23 @@ fn newest(questions: &mut Questions, from: i64) -> Result<(Vec<i64>, i64), Error
     Ok((found, lowest))
 }
 
-/// Whether a request counts, by its texts.
-fn admits(filter: &Filter, row: &[Value]) -> bool {
+/// Returns `true` if a request passes the filter by its texts.
+fn admits(filter: &RequestFilter, row: &[SqlValue]) -> bool {
     let text = |column: &str| match COLUMNS.iter().position(|name| *name == column).and_then(|at| row.get(at))
     {
-        Some(Value::Text(text)) => text.as_str(),
+        Some(SqlValue::Text(text)) => text.as_str(),
         _ => "",
     };
     let int = |column: &str| match COLUMNS.iter().position(|name| *name == column).and_then(|at| row.get(at))
     {
-        Some(Value::Int(number)) => *number,
+        Some(SqlValue::Int(number)) => *number,
         _ => 0,
     };
     let like = |patterns: &[String], text: &str| {
         patterns.is_empty() || patterns.iter().any(|pattern| pattern::matches(text, pattern))
     };
     let client = text("client").parse().ok();
-    let is_in = |networks: &[crate::Network]| {
+    let is_in = |networks: &[crate::AddressRange]| {
         client.is_some_and(|client| networks.iter().any(|network| network.contains(client)))
     };
     let method = text("method");

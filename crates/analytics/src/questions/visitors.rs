@@ -1,19 +1,19 @@
-//! How many came: different clients by the day.
+//! Visitors: different clients per time step.
 
 use std::collections::BTreeMap;
 
 use crate::error::Error;
-use crate::question::{Answer, Filter, Value};
+use crate::question::{QueryResult, RequestFilter, SqlValue};
 use crate::questions::distinct::{Distinct, ERROR_PERCENT};
 use crate::questions::scan::{Column, scan};
 use crate::questions::sieve::Sieve;
 use crate::questions::{Questions, cover, range};
-use crate::time::{Steps, TimeStep};
+use crate::time::{TimeStep, TimeSteps};
 
-/// More steps than this, of which each may need 32 KiB, are not counted at once.
+/// The maximum number of steps, each of which may take 32 KiB.
 const MOST_STEPS: usize = 4000;
 
-/// What a step came to.
+/// The figures of a step.
 #[derive(Default)]
 struct Came {
     clients: Distinct,
@@ -21,21 +21,21 @@ struct Came {
 }
 
 impl Questions {
-    /// Different clients and requests by steps of time, exact for up to 2048 clients of a step. Above, the answer has a
-    /// column that says by how much it may be wrong. Clients without an address are not counted. A limit keeps the
-    /// newest.
+    /// Different clients, and requests, per time step; exact for up to 2048 clients of a step. Beyond that
+    /// the answer has a column with the error bound. Clients without an address are not counted. A limit
+    /// keeps the newest steps.
     ///
     /// # Errors
-    /// The store cannot be read, the time limit is over, or there are too many steps.
-    pub fn visitors(&mut self, step: TimeStep, filter: &Filter) -> Result<Answer, Error> {
-        let mut steps = Steps::new(step, &filter.zone)?;
+    /// The store cannot be read, the time limit has passed, or there are too many steps.
+    pub fn visitors(&mut self, step: TimeStep, filter: &RequestFilter) -> Result<QueryResult, Error> {
+        let mut steps = TimeSteps::new(step, &filter.zone)?;
         self.answered(filter, |questions| {
             let engine = questions.engine.as_mut();
             let sieve = Sieve::of(engine, filter)?;
-            let mut answer = Answer {
+            let mut answer = QueryResult {
                 step: Some(step),
                 measured: Some("visitors"),
-                ..Answer::of(&["time", "visitors", "requests"])
+                ..QueryResult::of(&["time", "visitors", "requests"])
             };
             if sieve.is_empty() {
                 return Ok(answer);
@@ -68,12 +68,12 @@ impl Questions {
             for (begins, mut came) in came.into_iter().skip(skipped) {
                 let visitors = came.clients.count();
                 errors.push(came.clients.error(visitors));
-                let begins = Value::Text(filter.zone.text(begins));
-                answer.rows.push(vec![begins, Value::Int(visitors), Value::Int(came.requests)]);
+                let begins = SqlValue::Text(filter.zone.text(begins));
+                answer.rows.push(vec![begins, SqlValue::Int(visitors), SqlValue::Int(came.requests)]);
             }
             if errors.iter().any(|error| *error > 0) {
                 answer.columns.push("visitors_error".to_owned());
-                answer.rows.iter_mut().zip(errors).for_each(|(row, error)| row.push(Value::Int(error)));
+                answer.rows.iter_mut().zip(errors).for_each(|(row, error)| row.push(SqlValue::Int(error)));
                 answer.notes.push(estimated());
             }
             Ok(answer)
@@ -81,7 +81,7 @@ impl Questions {
     }
 }
 
-/// What is said where visitors are an estimate.
+/// The remark on estimates.
 pub(crate) fn estimated() -> String {
     format!("numbers of visitors above 2048 are estimates: 95 of 100 are within {ERROR_PERCENT} percent")
 }

@@ -1,25 +1,25 @@
-//! Tables for people: columns as wide as their texts are on a screen, short times, bars.
+//! Tables for people: columns as wide as their texts on screen, short times, bars.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::question::{Answer, Value};
+use crate::question::{QueryResult, SqlValue};
 use crate::render::plain;
 use crate::time::TimeStep;
 
-/// Columns of tables are cut at this width, but for the last one: they are there to be seen at once.
+/// The maximum width of all columns but the last.
 const WIDEST: usize = 60;
 
-/// No column of text is cut below this to fit a screen.
+/// The width below which no column of text is cut to fit a screen.
 const NARROWEST: usize = 8;
 
-/// Bars are at least and at most as wide as this.
+/// The minimum and maximum width of bars.
 const BAR: [usize; 2] = [10, 30];
 
-/// Between two columns.
+/// The gap between two columns.
 const BETWEEN: &str = "  ";
 
-/// A table, for a screen of so many columns where that is given.
-pub(crate) fn table(answer: &Answer, columns: Option<usize>) -> String {
+/// Renders a table, for a screen of the given width if there is one.
+pub(crate) fn table(answer: &QueryResult, columns: Option<usize>) -> String {
     let cells: Vec<Vec<String>> = std::iter::once(answer.columns.clone())
         .chain(answer.rows.iter().map(|row| {
             row.iter().zip(&answer.columns).map(|(value, name)| shown(value, name, answer.step)).collect()
@@ -31,8 +31,8 @@ pub(crate) fn table(answer: &Answer, columns: Option<usize>) -> String {
         .map(|width| width.unwrap_or(0))
         .collect();
     let is_number = |column: usize| {
-        answer.rows.iter().any(|row| matches!(row.get(column), Some(Value::Int(_) | Value::Real(_))))
-            && !answer.rows.iter().any(|row| matches!(row.get(column), Some(Value::Text(_))))
+        answer.rows.iter().any(|row| matches!(row.get(column), Some(SqlValue::Int(_) | SqlValue::Real(_))))
+            && !answer.rows.iter().any(|row| matches!(row.get(column), Some(SqlValue::Text(_))))
     };
     let right: Vec<bool> = (0..count).map(is_number).collect();
     let widths = match columns {
@@ -71,17 +71,17 @@ pub(crate) fn table(answer: &Answer, columns: Option<usize>) -> String {
     text
 }
 
-/// A value as a person reads it.
-fn shown(value: &Value, column: &str, step: Option<TimeStep>) -> String {
+/// A value in the form for people.
+fn shown(value: &SqlValue, column: &str, step: Option<TimeStep>) -> String {
     match value {
-        Value::Text(time) if column == "time" => short(time, step),
-        Value::Real(number) if column.ends_with("_ms") => format!("{number:.1}"),
-        Value::Real(number) if column.ends_with("_percent") => format!("{number:+.1}"),
+        SqlValue::Text(time) if column == "time" => short(time, step),
+        SqlValue::Real(number) if column.ends_with("_ms") => format!("{number:.1}"),
+        SqlValue::Real(number) if column.ends_with("_percent") => format!("{number:+.1}"),
         value => plain(value).replace(char::is_control, "\u{fffd}"),
     }
 }
 
-/// As much of a time of RFC 3339 as tells the steps apart.
+/// The part of an RFC 3339 time that distinguishes steps.
 fn short(time: &str, step: Option<TimeStep>) -> String {
     let length = match step {
         Some(TimeStep::Month) => "2026-11".len(),
@@ -92,16 +92,16 @@ fn short(time: &str, step: Option<TimeStep>) -> String {
     time.get(..length).unwrap_or(time).replace('T', " ")
 }
 
-/// A bar for each row, as long as what is measured, where there is room for them and something to compare.
-fn bars(answer: &Answer, room: usize) -> Vec<String> {
+/// Bars proportional to the measured column, if there is room for them and something to compare.
+fn bars(answer: &QueryResult, room: usize) -> Vec<String> {
     let column = answer.measured.and_then(|name| answer.columns.iter().position(|column| column == name));
     let Some(column) = column.filter(|_| room >= BAR[0] && answer.rows.len() > 1) else { return Vec::new() };
     let measured: Vec<f64> = answer
         .rows
         .iter()
         .map(|row| match row.get(column) {
-            Some(Value::Int(number)) => *number as f64,
-            Some(Value::Real(number)) => *number,
+            Some(SqlValue::Int(number)) => *number as f64,
+            Some(SqlValue::Real(number)) => *number,
             _ => 0.0,
         })
         .collect();
@@ -110,7 +110,7 @@ fn bars(answer: &Answer, room: usize) -> Vec<String> {
     measured.into_iter().map(|number| bar(if most > 0.0 { number / most * width } else { 0.0 })).collect()
 }
 
-/// A bar of so many columns, in eighths; what is there at all is seen.
+/// A bar in eighths of a column; any positive length is visible.
 fn bar(length: f64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = if length > 0.0 { ((length * 8.0).round() as usize).max(1) } else { 0 };
@@ -134,7 +134,7 @@ fn fitting(mut widths: Vec<usize>, is_number: &[bool], columns: usize) -> Vec<us
     }
 }
 
-/// As much of a text as fits, and an ellipsis.
+/// Cuts a text to a width, with an ellipsis.
 pub(crate) fn shorten(cell: &str, width: usize) -> String {
     if cell.width() <= width {
         return cell.to_owned();
@@ -159,17 +159,17 @@ mod tests {
 
     use super::*;
 
-    fn text(text: &str) -> Value {
-        Value::Text(text.into())
+    fn text(text: &str) -> SqlValue {
+        SqlValue::Text(text.into())
     }
 
-    fn answer(columns: &[&str], rows: Vec<Vec<Value>>) -> Answer {
-        Answer { rows, ..Answer::of(columns) }
+    fn answer(columns: &[&str], rows: Vec<Vec<SqlValue>>) -> QueryResult {
+        QueryResult { rows, ..QueryResult::of(columns) }
     }
 
     #[test]
     fn tables_fit_a_screen() {
-        let rows = vec![vec![text(&"p".repeat(70)), text("www.a.test"), Value::Int(1)]];
+        let rows = vec![vec![text(&"p".repeat(70)), text("www.a.test"), SqlValue::Int(1)]];
         let answer = answer(&["page", "host", "requests"], rows);
         let lines: Vec<String> = table(&answer, Some(40)).lines().map(str::to_owned).collect();
         assert_eq!(lines[1], format!("{}…  www.a.test         1", "p".repeat(17)));
@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn tables_align() {
         let rows = vec![
-            vec![text("a.test"), Value::Int(123), text("say \"hi\", \\ \u{1}")],
-            vec![Value::Null, Value::Int(4), Value::Real(0.5)],
+            vec![text("a.test"), SqlValue::Int(123), text("say \"hi\", \\ \u{1}")],
+            vec![SqlValue::Null, SqlValue::Int(4), SqlValue::Real(0.5)],
         ];
         let expected =
             "host    requests  note\na.test       123  say \"hi\", \\ \u{fffd}\n               4  0.5\n";
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn wide_letters_take_the_room_that_they_have_on_a_screen() {
         let rows = vec![
-            vec![text("/日本語"), Value::Int(1)],
-            vec![text("/e\u{301}te\u{301}"), Value::Int(2)],
-            vec![text("/plain"), Value::Int(3)],
+            vec![text("/日本語"), SqlValue::Int(1)],
+            vec![text("/e\u{301}te\u{301}"), SqlValue::Int(2)],
+            vec![text("/plain"), SqlValue::Int(3)],
         ];
         let shown = table(&answer(&["page", "n"], rows), None);
         // Two columns for each of the three, none for an accent of its own.
@@ -205,11 +205,11 @@ mod tests {
     #[test]
     fn bars_stand_beside_numbers_where_there_is_room() {
         let rows = vec![
-            vec![text("/a"), Value::Int(8)],
-            vec![text("/b"), Value::Int(1)],
-            vec![text("/c"), Value::Int(0)],
+            vec![text("/a"), SqlValue::Int(8)],
+            vec![text("/b"), SqlValue::Int(1)],
+            vec![text("/c"), SqlValue::Int(0)],
         ];
-        let answer = Answer { measured: Some("requests"), ..answer(&["page", "requests"], rows) };
+        let answer = QueryResult { measured: Some("requests"), ..answer(&["page", "requests"], rows) };
         assert!(!table(&answer, Some(25)).contains('█'), "none shorter than ten");
         let shown = table(&answer, Some(26));
         assert_eq!(shown, "page  requests\n/a           8  ██████████\n/b           1  █▎\n/c           0\n");

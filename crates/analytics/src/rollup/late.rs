@@ -1,9 +1,9 @@
-//! Facts that come after their hour was rolled up: long downloads and WebSockets, which are counted where they
-//! began, and logs that are read late.
+//! Late facts, which arrive after the roll-up of their hour: long downloads and WebSockets, which are counted at their
+//! start, and logs that are imported late.
 //!
-//! While they are few they are added to the roll-ups of their hour and day. Sums stay exact, and so does what has a
-//! name there; an item without one is added to the rest. Once they are more than one in [`FEW`] of an hour it is
-//! rolled up anew, so that this costs no more than a constant for each fact.
+//! While they are few they are added to the roll-ups of their hour and day. Sums stay exact, and so do named
+//! items; an item without a name is added to the rest. Once more than one in [`FEW`] of an hour are late, the
+//! hour is rolled up anew, so that the cost per fact is constant.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
@@ -11,22 +11,23 @@ use std::ops::ControlFlow;
 use crate::error::Error;
 use crate::rollup::tally::{Cell, Sums};
 use crate::rollup::{
-    GONE, HEAVY, HOUR_US, Kind, Period, REMOVING, REST, ROLLED, Rolled, Shapes, TRAFFIC, insert, list,
+    GONE, HEAVY, HOUR_US, REMOVING, REST, ROLLED, Rolled, RollupKind, RollupPeriod, Shapes, TRAFFIC, insert,
+    list,
 };
 use crate::store::{Engine, Fact, SEQUENCE_BITS};
 
 /// One fact in this many may be late before an hour is rolled up again.
 const FEW: i64 = 16;
 
-/// What is done with facts that are there already.
+/// The conflict clauses that add to existing rows.
 const ADD_TO_TRAFFIC: &str = "ON CONFLICT (level, period, host, status, bot) DO UPDATE SET \
      requests = traffic.requests + excluded.requests, bytes = traffic.bytes + excluded.bytes";
 const ADD_TO_HEAVY: &str = "ON CONFLICT (kind, level, period, host, bot, item) DO UPDATE SET \
      requests = heavy.requests + excluded.requests, bytes = heavy.bytes + excluded.bytes";
 
-/// Adds what is late of these facts, sorted by time, to roll-ups, and gives the hours whose facts are in roll-ups
-/// now, with how many they got. Facts of an hour that keeps none any more are taken out. Inside the transaction
-/// that adds the facts, before they are added.
+/// Adds the late ones of these facts, sorted by time, to roll-ups; returns the hours whose facts are in
+/// roll-ups now, with their numbers. Removes facts of hours that keep none any more. Must run in the
+/// transaction that adds the facts, before they are added.
 pub(crate) fn take(engine: &mut dyn Engine, facts: &mut Vec<Fact>) -> Result<BTreeMap<i64, i64>, Error> {
     let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
     for fact in &*facts {
@@ -43,7 +44,7 @@ pub(crate) fn take(engine: &mut dyn Engine, facts: &mut Vec<Fact>) -> Result<BTr
         );
         for [hour, requests, state, late] in engine.ints::<4>(&sql)? {
             let count = counts.get(&hour).copied().unwrap_or(0);
-            // What is being removed cannot be read again.
+            // Facts under removal cannot be read again.
             if state == REMOVING || (late + count).saturating_mul(FEW) <= requests + count {
                 taken.insert(hour, count);
                 if state != ROLLED {
@@ -77,18 +78,18 @@ fn add(engine: &mut dyn Engine, hour: i64, facts: &[Fact]) -> Result<(), Error> 
     let mut rolled = Rolled::default();
     facts.iter().for_each(|fact| rolled.add(&shapes, fact));
     rolled.read_networks(engine)?;
-    rolled.add_to(engine, Period::hour(hour))?;
+    rolled.add_to(engine, RollupPeriod::hour(hour))?;
     let day = hour.div_euclid(24);
-    // One that is to be rolled up anew gets it from its hours.
+    // A day that must be rolled up anew gets them from its hours.
     if engine.int(&format!("SELECT state FROM days WHERE day = {day}"))? == Some(ROLLED) {
-        rolled.add_to(engine, Period::day(day))?;
+        rolled.add_to(engine, RollupPeriod::day(day))?;
     }
     Ok(())
 }
 
 impl Rolled {
-    /// Adds to the roll-ups that are there.
-    fn add_to(&self, engine: &mut dyn Engine, period: Period) -> Result<(), Error> {
+    /// Adds to existing roll-ups.
+    fn add_to(&self, engine: &mut dyn Engine, period: RollupPeriod) -> Result<(), Error> {
         let hosts = Hosts::of(engine, self, period)?;
         let (level, number) = (period.level as i64, period.number);
         let rows: Vec<String> = merged(self.traffic.iter().map(|(cell, sums)| (hosts.name(cell), sums)))
@@ -99,9 +100,9 @@ impl Rolled {
             })
             .collect();
         insert(engine, TRAFFIC, &rows, ADD_TO_TRAFFIC)?;
-        for (kind, tally) in Kind::ALL.into_iter().zip(&self.heavy) {
+        for (kind, tally) in RollupKind::ALL.into_iter().zip(&self.heavy) {
             let cells = merged(tally.iter().map(|(cell, sums)| (hosts.name(cell), sums)));
-            let named = Named::of(engine, kind, period, &cells)?;
+            let named = NamedItems::of(engine, kind, period, &cells)?;
             let kind = kind as i64;
             let rows: Vec<String> = merged(cells.into_iter().map(|(cell, sums)| (named.name(cell), sums)))
                 .into_iter()
@@ -116,7 +117,7 @@ impl Rolled {
     }
 }
 
-/// Adds up what has become the same cell, in the order of cells: a statement must not meet one twice.
+/// Merges equal cells in the order of cells: a statement must not touch one twice.
 fn merged(cells: impl Iterator<Item = (Cell, Sums)>) -> BTreeMap<Cell, Sums> {
     let mut merged: BTreeMap<Cell, Sums> = BTreeMap::new();
     for (cell, sums) in cells {
@@ -125,13 +126,13 @@ fn merged(cells: impl Iterator<Item = (Cell, Sums)>) -> BTreeMap<Cell, Sums> {
     merged
 }
 
-/// Which hosts a period has by name.
+/// The hosts that a period has by name.
 struct Hosts {
     known: HashSet<i64>,
 }
 
 impl Hosts {
-    fn of(engine: &mut dyn Engine, rolled: &Rolled, period: Period) -> Result<Self, Error> {
+    fn of(engine: &mut dyn Engine, rolled: &Rolled, period: RollupPeriod) -> Result<Self, Error> {
         let mut wanted: Vec<i64> = rolled.traffic.iter().map(|(cell, _)| cell.host()).collect();
         wanted.push(REST);
         let sql = format!(
@@ -143,7 +144,8 @@ impl Hosts {
         Ok(Self { known })
     }
 
-    /// The same cell under the name that its host has. As long as none was added to the rest, all have theirs.
+    /// The cell under the name that its host has. While nothing was added to the rest, every host has its
+    /// own.
     fn name(&self, cell: Cell) -> Cell {
         if self.known.contains(&cell.host()) || !self.known.contains(&REST) {
             cell
@@ -153,16 +155,16 @@ impl Hosts {
     }
 }
 
-/// Which items a period has by name, of those that are asked for, and where there is a rest.
-struct Named {
+/// The items that a period has by name, among those asked for, and the hosts with a rest.
+struct NamedItems {
     known: HashSet<Cell>,
 }
 
-impl Named {
+impl NamedItems {
     fn of(
         engine: &mut dyn Engine,
-        kind: Kind,
-        period: Period,
+        kind: RollupKind,
+        period: RollupPeriod,
         cells: &BTreeMap<Cell, Sums>,
     ) -> Result<Self, Error> {
         let cells: Vec<&Cell> = cells.keys().collect();

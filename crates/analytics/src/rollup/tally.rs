@@ -1,4 +1,4 @@
-//! Adding up by host, bot and item in bounded memory.
+//! Aggregation by host, bot and item in bounded memory.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,17 +6,17 @@ use foldhash::fast::RandomState;
 
 use crate::rollup::REST;
 
-/// More cells than this are not kept while an hour is added up: then the lightest join the rest, so that about half
-/// as many stay, and the cost of this is shared by as many additions.
+/// The maximum number of cells during aggregation: beyond it the lightest half joins the rest, at a cost
+/// shared by as many additions.
 const MOST_CELLS: usize = 65_536;
 
-/// So many hosts of a period are kept by name.
+/// The maximum number of named hosts per period.
 const MOST_HOSTS: usize = 1000;
 
-/// Of its requests, a host gets one item by name for so many.
+/// The requests of a host per named item.
 const REQUESTS_PER_ITEM: i64 = 32;
 
-/// What was added up.
+/// Requests and bytes of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
     pub(crate) requests: i64,
@@ -24,20 +24,19 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Adds, without running over.
     pub(crate) fn add(&mut self, other: Self) {
         self.requests = self.requests.saturating_add(other.requests);
         self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
-    /// Takes away, down to nothing.
+    /// Subtracts down to zero.
     pub(crate) fn take(&mut self, other: Self) {
         self.requests = (self.requests - other.requests).max(0);
         self.bytes = (self.bytes - other.bytes).max(0);
     }
 }
 
-/// What is added up by: host, bot and item in one word.
+/// The key of aggregation: host, bot and item in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Cell(u64);
 
@@ -63,36 +62,37 @@ impl Cell {
     }
 }
 
-/// Sums by cell.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct RollupTally {
     cells: HashMap<u64, Sums, RandomState>,
-    /// Whether items stay as they are: there are few, and only hosts are many.
+    /// Set if items keep their names: they are few, and only hosts are many.
     exact_by_item: bool,
-    /// How many cells were looked at to make room.
+    /// Cells visited to make room.
     work: usize,
 }
 
-/// How many items of a host are kept.
-pub(crate) struct Share<'a> {
+/// The number of named items per host.
+pub(crate) struct ItemShare<'a> {
     pub(crate) hosts: &'a HashSet<i64>,
     pub(crate) most: usize,
-    /// So many are kept of a single host, whatever its requests. Several hosts share [`MOST_SHARED`] times as many.
+    /// The number for a single host, whatever its requests. Several hosts share [`MOST_SHARED`] times as
+    /// many.
     pub(crate) least: usize,
 }
 
-impl Share<'_> {
-    /// So many items of each host are kept, whatever its requests: a host with few is exact.
+impl ItemShare<'_> {
+    /// The number for each host, whatever its requests: a host with few items is exact.
     fn least(&self) -> usize {
         (self.least * MOST_SHARED / self.hosts.len().max(1)).clamp(self.least / MOST_SHARED, self.least)
     }
 }
 
-/// Between one host and many, the sum of what each keeps grows by so much, and what each keeps shrinks by as much.
+/// From one host to many, the total number of items grows by this factor, and the number per host shrinks as
+/// much.
 const MOST_SHARED: usize = 8;
 
-impl Tally {
-    /// A tally whose sums by item stay exact: where room is needed, the lightest hosts lose their names.
+impl RollupTally {
+    /// A tally with exact sums by item: to make room, the lightest hosts lose their names.
     pub(crate) fn exact_by_item() -> Self {
         Self { exact_by_item: true, ..Self::default() }
     }
@@ -108,7 +108,7 @@ impl Tally {
         self.cells.iter().map(|(cell, sums)| (Cell(*cell), *sums))
     }
 
-    /// Makes room: first items lose their names, then hosts. A rest for each host may be as many cells as there
+    /// Makes room: first items lose their names, then hosts. A rest per host may take as many cells as there
     /// were.
     fn prune(&mut self) {
         if !self.exact_by_item {
@@ -119,7 +119,7 @@ impl Tally {
         }
     }
 
-    /// Keeps the heavier half of items by name.
+    /// Keeps the names of the heavier half of the items.
     fn fold_items(&mut self) {
         self.work += self.cells.len();
         let mut requests: Vec<i64> = self.cells.values().map(|sums| sums.requests).collect();
@@ -142,7 +142,7 @@ impl Tally {
         }
     }
 
-    /// Keeps the heaviest hosts by name, as many as have half of the cells.
+    /// Keeps the names of the heaviest hosts with half of the cells.
     fn fold_hosts(&mut self) {
         self.work += self.cells.len();
         let mut hosts: HashMap<i64, (i64, usize), RandomState> = HashMap::default();
@@ -174,7 +174,7 @@ impl Tally {
         }
     }
 
-    /// The same with all hosts that are not kept added up under [`REST`].
+    /// A copy with all other hosts summed up under [`REST`].
     pub(crate) fn within(&self, hosts: &HashSet<i64>) -> Self {
         let mut within = Self::default();
         for (cell, sums) in self.iter() {
@@ -184,8 +184,8 @@ impl Tally {
         within
     }
 
-    /// Every host's heaviest items, by requests and by bytes; the others added up under [`REST`].
-    pub(crate) fn heaviest(&self, share: &Share<'_>) -> Vec<(Cell, Sums)> {
+    /// The heaviest items of each host, by requests and by bytes; the others summed up under [`REST`].
+    pub(crate) fn heaviest(&self, share: &ItemShare<'_>) -> Vec<(Cell, Sums)> {
         let mut by_host: HashMap<i64, Vec<(Cell, Sums)>> = HashMap::new();
         for (cell, sums) in self.iter() {
             by_host.entry(cell.host()).or_default().push((cell, sums));
@@ -219,8 +219,8 @@ impl Tally {
     }
 }
 
-/// The hosts of a period that are kept by name.
-pub(crate) fn heaviest_hosts(traffic: &Tally) -> HashSet<i64> {
+/// The hosts of a period that keep their names.
+pub(crate) fn heaviest_hosts(traffic: &RollupTally) -> HashSet<i64> {
     let mut hosts: HashMap<i64, i64> = HashMap::new();
     for (cell, sums) in traffic.iter() {
         *hosts.entry(cell.host()).or_default() += sums.requests;
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_nothing_is_lost() {
-        let mut tally = Tally::default();
+        let mut tally = RollupTally::default();
         for item in 1..=300_000 {
             tally.add(Cell::new(1, item % 3 == 0, item), Sums { requests: 1, bytes: 10 });
             tally.add(Cell::new(1, false, 7), Sums { requests: 1, bytes: 1 });
@@ -259,18 +259,18 @@ mod tests {
         let seven = tally.iter().find(|(cell, _)| *cell == Cell::new(1, false, 7)).unwrap().1;
         assert_eq!(seven.requests, 300_001);
         let kept = heaviest_hosts(&tally);
-        let named = tally.within(&kept).heaviest(&Share { hosts: &kept, most: 500, least: 64 });
+        let named = tally.within(&kept).heaviest(&ItemShare { hosts: &kept, most: 500, least: 64 });
         assert!(named.len() <= 630, "{}", named.len());
         assert_eq!(named.iter().map(|(_, sums)| sums.requests).sum::<i64>(), 600_000);
     }
 
     #[test]
     fn made_up_hosts_cost_a_constant_each_and_nothing_is_lost() {
-        let mut traffic = Tally::exact_by_item();
-        let mut pages = Tally::default();
+        let mut traffic = RollupTally::exact_by_item();
+        let mut pages = RollupTally::default();
         for host in 1..=300_000 {
             let sums = Sums { requests: 1, bytes: 10 };
-            // One of them is real.
+            // One of the hosts is real.
             for host in [host + 10, 7] {
                 traffic.add(Cell::new(host, host % 3 == 0, 200 + host % 5), sums);
                 pages.add(Cell::new(host, false, 1 + host % 9), sums);
@@ -278,7 +278,7 @@ mod tests {
         }
         for tally in [&traffic, &pages] {
             assert!(tally.cells.len() <= MOST_CELLS + 2);
-            // Before hosts were folded: some 65,536 for every addition after the first 65,536.
+            // Without folding of hosts: some 65,536 visits per addition after the first 65,536.
             assert!(tally.work <= 4 * 600_000, "{} cells were looked at", tally.work);
             assert_eq!(tally.iter().map(|(_, sums)| sums.requests).sum::<i64>(), 600_000);
             assert!(heaviest_hosts(tally).contains(&7));

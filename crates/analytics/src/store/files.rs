@@ -1,34 +1,35 @@
-//! How far the files of logs have been read: which file, how many of its bytes, and whether more may come.
+//! Read positions in the files of logs: the file, the number of bytes read, and its state.
 //!
-//! A record is written in the transaction of the requests that it counts. A file is known again by its device and
-//! inode, and by what it says: the hash of its first bytes, and of the last bytes that were read. So a file that was
-//! renamed, copied or compressed is the same one, and one that got a used inode is not.
+//! A record is written in the transaction of the requests that it counts. Files are recognised by device and
+//! inode, and by content: hashes of the first bytes, and of the last bytes that were read. So a renamed,
+//! copied or compressed file is the same one, and a file with a reused inode is not.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
-use crate::store::{Dialect, Engine, Fields};
+use crate::store::{Dialect, Engine, RowReader};
+use crate::time::micros;
 
-/// Bytes, as their number and a hash.
+/// A digest of bytes: their number and a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// How many.
+    /// The number of bytes.
     pub length: u16,
-    /// FNV-1a: it need not resist anybody, it must be the same forever.
+    /// FNV-1a: it must be stable forever, not collision-resistant.
     pub hash: u64,
 }
 
 impl Default for Digest {
-    /// Of no bytes.
+    /// The digest of no bytes.
     fn default() -> Self {
         Self::of(b"")
     }
 }
 
 impl Digest {
-    /// Of these bytes.
+    /// The digest of these bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -38,23 +39,23 @@ impl Digest {
     }
 }
 
-/// What became of a file.
+/// The state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileState {
-    /// It is read, and more may be written to it.
+    /// Read so far, and more may be written to it.
     Reading,
-    /// All of it has been read, and nothing more is expected.
+    /// Read to its end, and nothing more is expected.
     Finished,
-    /// It could not be found again or read to its end: requests may be missing from the store.
+    /// Not found again, or not readable to its end: requests may be missing from the store.
     Lost,
-    /// It was there before the log was followed first, and is not read.
+    /// Older than the first following of the log, and not read.
     Older,
 }
 
 impl FileState {
     const ALL: [Self; 4] = [Self::Reading, Self::Finished, Self::Lost, Self::Older];
 
-    /// Its name in the store.
+    /// The name of the state in the store.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,47 +67,48 @@ impl FileState {
     }
 }
 
-/// A file of a log, and how far it has been read.
+/// A file of a log with its read position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRecord {
-    /// Tells the files of one source apart; later ones have greater numbers.
+    /// The number among the files of one source; increases with age of the log.
     pub number: i64,
-    /// What became of it.
+    /// The state of the file.
     pub state: FileState,
-    /// Where it was seen last.
+    /// The last known path.
     pub path: String,
-    /// Its device.
+    /// The device of the file.
     pub device: u64,
-    /// Its inode.
+    /// The inode of the file.
     pub inode: u64,
-    /// How many bytes of its content were read: whole lines. Of a compressed file: of what it holds.
+    /// The content bytes read, in whole lines. For compressed files, after decompression.
     pub position: u64,
-    /// When it had been written to last when it was seen to be the log last. What was the log later is younger.
+    /// The modification time when the file was last seen to be the log. Later files of the log are younger.
     pub modified: SystemTime,
-    /// The hash of its first 48 bytes, by which it is looked up; 0 where it is shorter.
+    /// The hash of the first 48 bytes, which is the key for look-ups; 0 for shorter files.
     pub head: u64,
-    /// Its first bytes.
+    /// The digest of the first bytes.
     pub start: Digest,
-    /// The last bytes before the position.
+    /// The digest of the last bytes before the position.
     pub end: Digest,
 }
 
 impl FileRecord {
-    /// Whether its first bytes tell it from other files: every line has a time, so the first ones of two logs differ.
+    /// Returns `true` if the first bytes identify the file: every line has a time, so the first lines of two
+    /// logs differ.
     #[must_use]
     pub const fn is_telling(&self) -> bool {
         self.start.length as usize >= HEAD
     }
 }
 
-/// At most so many bytes are digested: a line or two.
+/// The maximum number of digested bytes: a line or two.
 pub(crate) const DIGESTED: usize = 256;
-/// Bytes that say something by themselves: an address and a time.
+/// The number of bytes that identify a file: an address and a time.
 pub(crate) const HEAD: usize = 48;
-/// So many records of a source are kept.
+/// The number of records kept per source.
 const KEPT: i64 = 1000;
 
-/// The table, and the index by which a file is found that was read under another name.
+/// The table, and the index for finding a file that was read under another name.
 pub(crate) fn tables(dialect: Dialect) -> String {
     let strict = match dialect {
         Dialect::Sqlite => " STRICT",
@@ -125,7 +127,7 @@ pub(crate) fn tables(dialect: Dialect) -> String {
 const COLUMNS: &str = "number, state, path, device, inode, bytes_read, modified_us, head, start_length, start_hash, \
                        end_length, end_hash, source";
 
-/// Writes a record, inside the open transaction.
+/// Writes a record in the open transaction.
 pub(crate) fn save(engine: &mut dyn Engine, source: &str, file: &FileRecord) -> Result<(), Error> {
     let mut values = String::new();
     let numbers = [
@@ -162,7 +164,7 @@ pub(crate) fn save(engine: &mut dyn Engine, source: &str, file: &FileRecord) -> 
     Ok(())
 }
 
-/// The files of a source, the oldest first.
+/// The files of a source, oldest first.
 pub(crate) fn of_source(engine: &mut dyn Engine, source: &str) -> Result<Vec<FileRecord>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM files WHERE source = $1 ORDER BY number");
     let mut found = Vec::new();
@@ -177,7 +179,7 @@ pub(crate) fn of_source(engine: &mut dyn Engine, source: &str) -> Result<Vec<Fil
     Ok(found)
 }
 
-/// The files of all sources that begin with these bytes.
+/// The files of all sources that start with these bytes.
 pub(crate) fn with_head(engine: &mut dyn Engine, head: u64) -> Result<Vec<(String, FileRecord)>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM files WHERE head = {} ORDER BY number", head.cast_signed());
     let mut found = Vec::new();
@@ -188,7 +190,7 @@ pub(crate) fn with_head(engine: &mut dyn Engine, head: u64) -> Result<Vec<(Strin
     Ok(found)
 }
 
-fn record(row: &dyn Fields) -> FileRecord {
+fn record(row: &dyn RowReader) -> FileRecord {
     let digest = |at: usize| Digest {
         length: u16::try_from(row.int(at)).unwrap_or(0),
         hash: row.int(at + 1).cast_unsigned(),
@@ -196,7 +198,7 @@ fn record(row: &dyn Fields) -> FileRecord {
     let state = FileState::ALL.into_iter().find(|state| state.name() == row.text(1));
     FileRecord {
         number: row.int(0),
-        // What a later version may call otherwise is at least not read twice.
+        // States of a later version are at least not read twice.
         state: state.unwrap_or(FileState::Finished),
         path: row.text(2).to_owned(),
         device: row.int(3).cast_unsigned(),
@@ -209,13 +211,9 @@ fn record(row: &dyn Fields) -> FileRecord {
     }
 }
 
-fn micros(time: SystemTime) -> i64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-}
-
-/// What the first version of the schema knew of a log: in `positions`, one opaque value for a source. It has a version,
-/// then device, inode, position, the hash of the first bytes and the time in nanoseconds, then their number.
+/// Parses the record of schema version 1: an opaque value per source in `positions`, with a version, then
+/// device, inode, position, the hash of the first bytes and the time in nanoseconds, then the number of those
+/// bytes.
 fn of_version_1(source: &str, place: &str) -> Option<FileRecord> {
     let mut bytes = [0; 43];
     if place.len() != bytes.len() * 2 {
@@ -247,10 +245,10 @@ fn of_version_1(source: &str, place: &str) -> Option<FileRecord> {
 mod tests {
     use super::*;
     use crate::store::sqlite::Sqlite;
-    use crate::store::{Access, schema};
+    use crate::store::{StoreAccess, schema};
 
     fn engine() -> Box<dyn Engine> {
-        let access = Access { busy: Duration::from_secs(1), cache_kib: 1024 };
+        let access = StoreAccess { busy: Duration::from_secs(1), cache_kib: 1024 };
         let mut engine: Box<dyn Engine> = Box::new(Sqlite::in_memory(access).unwrap());
         schema::migrate(engine.as_mut()).unwrap();
         engine

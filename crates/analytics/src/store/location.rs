@@ -1,8 +1,7 @@
-//! Where a store is: its URL, taken apart.
+//! Store URLs: `sqlite:/path`, `sqlite::memory:`, and `postgres://user[:password]@host[:port]/database?…`.
 //!
-//! `sqlite:/path`, `sqlite::memory:`, and `postgres://user[:password]@host[:port]/database?…`. Parameters that
-//! this program would not honour are refused: a connection that is less protected than its URL says would be
-//! worse than none.
+//! Unsupported parameters are refused: a connection with less protection than its URL asks for would be worse
+//! than none.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -11,42 +10,42 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::Error;
 
-/// Where a store is.
+/// The parsed URL of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// A file of SQLite's.
+    /// A file of SQLite.
     File(PathBuf),
-    /// SQLite in memory; gone with its writer.
+    /// SQLite in memory, which lasts as long as its writer.
     Memory,
-    /// A database of PostgreSQL's.
-    Postgres(Box<Server>),
+    /// A database of a PostgreSQL server.
+    Postgres(Box<PostgresServer>),
 }
 
-/// A database of PostgreSQL's, and how to reach it.
+/// A PostgreSQL database and the way to reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Server {
+pub(crate) struct PostgresServer {
     /// A host name, an address, or the directory of a Unix socket.
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) user: String,
     pub(crate) password: Option<String>,
-    /// A file that has the password and nothing else. It is read whenever a connection begins.
+    /// A file that contains only the password. Read for every connection.
     pub(crate) password_file: Option<PathBuf>,
     pub(crate) database: String,
     pub(crate) protection: Protection,
 }
 
-/// Whether the connection is encrypted.
+/// The encryption of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
-    /// No. Without being told so, only for Unix sockets and this machine's own addresses.
+    /// Plain text. The default only for Unix sockets and addresses of this machine.
     None,
-    /// TLS, and the server must show a certificate for its name, issued by one of these authorities (PEM).
+    /// TLS with a server certificate for the host name, issued by one of these authorities (PEM).
     Verified(PathBuf),
 }
 
 impl Location {
-    /// Takes a URL apart. Errors name what is wrong, never the password.
+    /// Parses a URL. Errors state the fault, never the password.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         if let Some(path) = url.strip_prefix("sqlite:") {
             return match path.strip_prefix("//").unwrap_or(path) {
@@ -57,13 +56,13 @@ impl Location {
             };
         }
         match url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://")) {
-            Some(rest) => Server::parse(rest).map(|server| Self::Postgres(Box::new(server))),
+            Some(rest) => PostgresServer::parse(rest).map(|server| Self::Postgres(Box::new(server))),
             None => Err(Error::Url("it must begin with `sqlite:` or `postgres://`".into())),
         }
     }
 }
 
-impl Server {
+impl PostgresServer {
     fn parse(rest: &str) -> Result<Self, Error> {
         let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
@@ -103,17 +102,17 @@ impl Server {
         server.complete()
     }
 
-    /// The password, wherever it is kept.
+    /// The password, from the URL or its file.
     pub(crate) fn password(&self) -> Result<Option<String>, Error> {
         let Some(path) = &self.password_file else { return Ok(self.password.clone()) };
         let failed = |error| Error::Io(format!("reading the password from {}", path.display()), error);
         let mut password = std::fs::read_to_string(path).map_err(failed)?;
-        // Editors end what they write with a line feed.
+        // Editors end files with a line feed.
         password.truncate(password.trim_end_matches(['\r', '\n']).len());
         Ok(Some(password))
     }
 
-    /// Fills in what PostgreSQL's own clients fill in, and refuses what cannot be guessed.
+    /// Applies the defaults of PostgreSQL's own clients, and refuses URLs that lack more.
     fn complete(mut self) -> Result<Self, Error> {
         if self.user.is_empty() {
             return Err(Error::Url("it must name the user: postgres://user@host/database".into()));
@@ -131,7 +130,7 @@ impl Server {
     }
 }
 
-/// The files that are read to connect to a store, and the TCP port that is connected, if it is not a file.
+/// The files that are read to connect to a store, and the TCP port of its server, if it has one.
 pub(crate) fn needs(url: &str) -> Result<(Vec<PathBuf>, Option<u16>), Error> {
     let Location::Postgres(server) = Location::parse(url)? else { return Ok((Vec::new(), None)) };
     let authorities = match server.protection {
@@ -142,7 +141,7 @@ pub(crate) fn needs(url: &str) -> Result<(Vec<PathBuf>, Option<u16>), Error> {
     Ok((server.password_file.into_iter().chain(authorities).collect(), port))
 }
 
-/// The URL with this password, where it is one of PostgreSQL's and has none.
+/// Adds this password to a PostgreSQL URL without one.
 pub(crate) fn with_password(url: &str, password: &str) -> String {
     match Location::parse(url) {
         Ok(Location::Postgres(server)) if server.password.is_none() && server.password_file.is_none() => {
@@ -157,7 +156,7 @@ pub(crate) fn with_password(url: &str, password: &str) -> String {
     }
 }
 
-/// `host`, `host:port` or `[address]:port`.
+/// Splits `host`, `host:port` or `[address]:port`.
 fn split_port(address: &str) -> Result<(&str, u16), Error> {
     let (host, port) = match address.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, "")) => (host, None),
@@ -195,7 +194,7 @@ fn protection(host: &str, mode: Option<&str>, authorities: Option<String>) -> Re
     }
 }
 
-/// Whether a host is reached without leaving the machine.
+/// Returns `true` for hosts that are reached without leaving the machine.
 fn is_near(host: &str) -> bool {
     host.is_empty()
         || host.starts_with('/')
@@ -203,7 +202,7 @@ fn is_near(host: &str) -> bool {
         || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The authorities that the system trusts, where distributions keep them.
+/// The authorities that the system trusts, in the places of common distributions.
 fn system_authorities() -> Result<PathBuf, Error> {
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"]
         .iter()
@@ -215,7 +214,7 @@ fn system_authorities() -> Result<PathBuf, Error> {
         })
 }
 
-/// Undoes percent-encoding (RFC 3986 §2.1).
+/// Decodes percent-encoding (RFC 3986 §2.1).
 fn decode(text: &str) -> Result<String, Error> {
     let is_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
     if !text.split('%').skip(1).all(|after| after.as_bytes().get(..2).is_some_and(is_hex)) {
@@ -229,7 +228,7 @@ fn decode(text: &str) -> Result<String, Error> {
 mod tests {
     use super::*;
 
-    fn server(url: &str) -> Server {
+    fn server(url: &str) -> PostgresServer {
         match Location::parse(url) {
             Ok(Location::Postgres(server)) => *server,
             other => panic!("{url}: {other:?}"),
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn another_machine_needs_a_word_on_protection() {
+    fn remote_hosts_need_explicit_protection() {
         assert!(Location::parse("postgres://log@db.test/access").is_err());
         assert!(Location::parse("postgres://log@db.test/access?sslmode=require").is_err());
         assert_eq!(server("postgres://log@db.test/access?sslmode=disable").protection, Protection::None);

@@ -1,5 +1,5 @@
-//! The store in PostgreSQL. Facts go in by binary `COPY`; whoever writes holds an advisory lock for the length of
-//! its transaction, so that several writers take turns as they do with SQLite.
+//! The store in PostgreSQL. Facts are inserted by binary `COPY`; a writer holds an advisory lock during its
+//! transaction, so that several writers take turns as with SQLite.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use postgres::types::{ToSql, Type};
 use postgres::{Client, Config, NoTls, Row, SimpleQueryMessage};
 
 use crate::error::Error;
-use crate::store::location::{Protection, Server};
+use crate::store::location::{PostgresServer, Protection};
 use crate::store::tls::Verified;
-use crate::store::{Access, Dialect, Engine, Fact, Fields, Table, Value, Visit};
+use crate::store::{Dialect, Engine, Fact, RowReader, SqlValue, StoreAccess, Table, Visit};
 
-/// A store in PostgreSQL.
+/// A connection to a store in PostgreSQL.
 pub(crate) struct Postgres {
     client: Client,
 }
 
-/// The advisory lock of writers: `offramp` in ASCII.
+/// The key of the writers' advisory lock: `offramp` in ASCII.
 const LOCK: i64 = 0x006f_6666_7261_6d70;
 
-/// Longer than this no connection is waited for.
+/// The timeout of a connection attempt.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The server ends a transaction that does nothing for so many milliseconds: one whose client is gone without a
-/// word must not keep the writers' lock.
+/// The server ends a transaction that is idle for this many milliseconds: a client that vanished must not
+/// keep the writers' lock.
 const IDLE: u32 = 60_000;
 
 impl Postgres {
-    /// Connects. Without `writes` every transaction is read-only. Another writer is waited for as `access` has it.
-    pub(crate) fn open(server: &Server, access: Access, writes: bool) -> Result<Self, Error> {
+    /// Connects. Without `writes` every transaction is read-only. Waits for another writer as `access` says.
+    pub(crate) fn open(server: &PostgresServer, access: StoreAccess, writes: bool) -> Result<Self, Error> {
         let mut config = Config::new();
         config.host(&server.host).port(server.port).user(&server.user).dbname(&server.database);
         config.connect_timeout(PATIENCE).application_name("offramp");
@@ -53,7 +53,7 @@ impl Postgres {
             "SET client_min_messages = warning; SET lock_timeout = {}; SET default_transaction_read_only = {};
              SET timezone = 'UTC'; SET idle_in_transaction_session_timeout = {IDLE}; SET tcp_keepalives_idle = 30; \
              SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3",
-            // 0 would be for ever.
+            // 0 would wait forever.
             access.busy.as_millis().clamp(1, 86_400_000),
             if writes { "off" } else { "on" },
         );
@@ -62,7 +62,7 @@ impl Postgres {
     }
 
     fn fetch(&mut self, sql: &str, most: usize) -> Result<Table, Error> {
-        // Preparing it refuses several statements in one; declaring a cursor refuses all but questions.
+        // Preparation refuses several statements in one; a cursor refuses everything but queries.
         let statement = self.client.prepare(sql).map_err(|e| question_error(&e))?;
         let types: Vec<Type> = statement.columns().iter().map(|column| column.type_().clone()).collect();
         let names = statement.columns().iter().map(|column| column.name().to_owned()).collect();
@@ -117,7 +117,7 @@ impl Engine for Postgres {
             .client
             .copy_in(
                 "COPY fact (id, shape, client, path, query, agent, referer, bytes, received, duration_us, \
-                 request) FROM STDIN (FORMAT binary)",
+                 request, queue_us, connect_us, first_byte_us) FROM STDIN (FORMAT binary)",
             )
             .map_err(|e| error(&e))?;
         let types = [
@@ -132,10 +132,13 @@ impl Engine for Postgres {
             Type::INT8,
             Type::INT8,
             Type::TEXT,
+            Type::INT8,
+            Type::INT8,
+            Type::INT8,
         ];
         let mut writer = BinaryCopyInWriter::new(sink, &types);
         for fact in facts {
-            // Numbers of dictionary rows are given out from 1 on and kept within 31 bits where they are made.
+            // Numbers of dictionary rows start at 1 and fit 31 bits.
             let number = |id: i64| i32::try_from(id).ok().filter(|id| *id != 0);
             writer
                 .write(&[
@@ -150,6 +153,9 @@ impl Engine for Postgres {
                     &fact.received,
                     &fact.duration,
                     &fact.request.as_deref(),
+                    &fact.phases[0],
+                    &fact.phases[1],
+                    &fact.phases[2],
                 ])
                 .map_err(|e| error(&e))?;
         }
@@ -173,7 +179,7 @@ impl Engine for Postgres {
     }
 }
 
-impl Fields for Row {
+impl RowReader for Row {
     fn int(&self, column: usize) -> i64 {
         let number = match *self.columns()[column].type_() {
             Type::INT8 => self.try_get::<_, Option<i64>>(column),
@@ -188,19 +194,19 @@ impl Fields for Row {
     }
 }
 
-/// What PostgreSQL wrote as text, as the column's type means it.
-fn value(kind: &Type, text: Option<&str>) -> Value {
-    let Some(text) = text else { return Value::Null };
+/// Converts PostgreSQL's text form by the column's type.
+fn value(kind: &Type, text: Option<&str>) -> SqlValue {
+    let Some(text) = text else { return SqlValue::Null };
     let number = match *kind {
-        Type::INT2 | Type::INT4 | Type::INT8 => text.parse().ok().map(Value::Int),
-        Type::NUMERIC => text.parse().map(Value::Int).or_else(|_| text.parse().map(Value::Real)).ok(),
-        Type::FLOAT4 | Type::FLOAT8 => text.parse().ok().map(Value::Real),
+        Type::INT2 | Type::INT4 | Type::INT8 => text.parse().ok().map(SqlValue::Int),
+        Type::NUMERIC => text.parse().map(SqlValue::Int).or_else(|_| text.parse().map(SqlValue::Real)).ok(),
+        Type::FLOAT4 | Type::FLOAT8 => text.parse().ok().map(SqlValue::Real),
         _ => None,
     };
-    number.unwrap_or_else(|| Value::Text(text.to_owned()))
+    number.unwrap_or_else(|| SqlValue::Text(text.to_owned()))
 }
 
-/// Errors of a statement that a user wrote: what the server says of it is the question's fault.
+/// Converts an error of a user's statement: errors from the server are the query's fault.
 fn question_error(error: &postgres::Error) -> Error {
     match error.code() {
         Some(code) if *code == SqlState::QUERY_CANCELED => Error::TimedOut,
@@ -212,7 +218,7 @@ fn question_error(error: &postgres::Error) -> Error {
     }
 }
 
-/// Whatever keeps a connection from beginning: a wrong password needs a person, the rest passes.
+/// Converts a failure to connect: a wrong password needs an operator, other failures may pass.
 fn connect_error(error: &postgres::Error) -> Error {
     match error.code() {
         Some(code)
@@ -227,7 +233,8 @@ fn connect_error(error: &postgres::Error) -> Error {
 fn error(error: &postgres::Error) -> Error {
     let text = message(error);
     let Some(code) = error.code() else { return Error::Away(text) };
-    // Classes 08 and 58 are faults of connections and of the machine, 57P of an operator who ends sessions.
+    // Classes 08 and 58 are faults of connections and the machine, 57P those of an operator who ends
+    // sessions.
     if ["08", "57P", "58"].iter().any(|class| code.code().starts_with(class)) {
         return Error::Away(text);
     }
@@ -243,7 +250,7 @@ fn error(error: &postgres::Error) -> Error {
     }
 }
 
-/// What the server said, or else what failed underneath: `postgres` itself only says where.
+/// The server's message, or else the underlying error: `postgres` itself gives only the operation.
 fn message(error: &postgres::Error) -> String {
     if let Some(said) = error.as_db_error() {
         return format!("{} (SQLSTATE {})", said.message(), said.code().code());

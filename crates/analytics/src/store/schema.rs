@@ -2,32 +2,35 @@
 //!
 //! ```text
 //! fact      one row per request: id (time and sequence), numbers of dictionary rows, sizes
-//! shape     what requests have in common: host, method, protocol, status, route, server, TLS, cause, user
+//! shape     properties that many requests share: host, method, protocol, status, route, server, TLS, cause, user
 //! host path query referer agent client network    texts, each once
-//! hours     per hour: how many facts it has, whether its roll-ups are up to date, and how many came late to them
-//! days      per day: whether its roll-ups are up to date
+//! hours     per hour: the number of its facts, the state of its roll-ups, and the number of late facts
+//! days      per day: the state of its roll-ups
 //! traffic   roll-up: level × period × host × status × bot, exact
 //! heavy     roll-up: level × period × kind × host × bot × the heaviest items, the rest as item -1
-//! files     how far each file of a log was read, written together with its facts (see `files`)
-//! positions how far another source was read, written together with its facts
+//! files     read positions in the files of logs, written together with their facts (see `files`)
+//! positions read positions of other sources, written together with their facts
 //! requests  a view for people: every fact with its texts
 //! ```
 //!
-//! The lowest bit of an agent's number says whether it is a bot. A period is the hour since 1970 (UTC) at level 0,
-//! the day since 1970 at level 1. `traffic` doubles as the index of host × time: it says in which hours a host was
-//! asked, at a few bytes per hour and host instead of a dozen per request.
+//! The lowest bit of an agent's number marks bots. A period is the hour since 1970 (UTC) at level 0, the day
+//! since 1970 at level 1. `traffic` doubles as the index of host × time: it has the hours in which a host was
+//! requested, at a few bytes per hour and host instead of a dozen per request.
 
 use crate::error::Error;
 use crate::store::{Dialect, Engine, SEQUENCE_BITS, files};
 
-/// The schema's version that this program writes.
+/// The schema version that this program writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// What leads from each version to the next.
-const MIGRATIONS: [fn(Dialect) -> String; 4] = [first, second, levels, read_files];
+/// The migration from each version to the next.
+const MIGRATIONS: [fn(Dialect) -> String; 5] = [first, second, levels, read_files, phases];
 
-/// The dictionaries whose rows are a number, a hash and a text.
+/// Dictionaries with rows of number, hash and text.
 pub(crate) const DICTIONARIES: [&str; 7] = ["host", "path", "query", "referer", "agent", "client", "network"];
+
+/// The host of requests without room for their own.
+pub(crate) const OTHER_HOSTS: &str = "(other)";
 
 /// Brings the schema up to date, step by step.
 pub(crate) fn migrate(engine: &mut dyn Engine) -> Result<(), Error> {
@@ -45,7 +48,7 @@ pub(crate) fn migrate_to(engine: &mut dyn Engine, target: i64) -> Result<(), Err
             "CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, applied BIGINT NOT NULL)",
             &[],
         )?;
-        // Read again: another process may have been quicker.
+        // Read again under the lock: another process may have been faster.
         let found = version(engine)?;
         if found > VERSION {
             return Err(Error::TooNew(found, VERSION));
@@ -67,7 +70,7 @@ pub(crate) fn migrate_to(engine: &mut dyn Engine, target: i64) -> Result<(), Err
     })
 }
 
-/// Whether a store that is only read has the schema that is known here.
+/// Checks that a store opened for reading has the current schema.
 pub(crate) fn check(engine: &mut dyn Engine) -> Result<(), Error> {
     match version(engine)? {
         found if found > VERSION => Err(Error::TooNew(found, VERSION)),
@@ -90,7 +93,7 @@ fn version(engine: &mut dyn Engine) -> Result<i64, Error> {
     Ok(engine.int("SELECT max(version) FROM migrations")?.unwrap_or(0))
 }
 
-/// The tables of facts.
+/// Version 1: the tables of facts.
 fn first(dialect: Dialect) -> String {
     let strict = match dialect {
         Dialect::Sqlite => " STRICT",
@@ -123,7 +126,7 @@ fn first(dialect: Dialect) -> String {
     types(&sql, dialect)
 }
 
-/// Roll-ups, and the view for people.
+/// Version 2: roll-ups, and the view for people.
 fn second(dialect: Dialect) -> String {
     let end = match dialect {
         Dialect::Sqlite => " STRICT, WITHOUT ROWID",
@@ -138,11 +141,11 @@ fn second(dialect: Dialect) -> String {
            bot INTEGER NOT NULL, item INTEGER NOT NULL, requests BIGINT NOT NULL, bytes BIGINT NOT NULL, \
            PRIMARY KEY (kind, period, host, bot, item)){end};"
     );
-    types(&sql, dialect) + &view(dialect)
+    types(&sql, dialect) + &view(dialect, &[])
 }
 
-/// The level of a roll-up as a column: before, days had periods of −1 − the day since 1970. And how many facts of an
-/// hour came after it was rolled up.
+/// Version 3: the level of a roll-up as a column (before, days had periods of −1 − the day since 1970), and
+/// the number of late facts per hour.
 fn levels(dialect: Dialect) -> String {
     let end = match dialect {
         Dialect::Sqlite => " STRICT, WITHOUT ROWID",
@@ -168,12 +171,25 @@ fn levels(dialect: Dialect) -> String {
     types(&sql, dialect)
 }
 
-/// How far files were read.
+/// Version 4: read positions in files.
 fn read_files(dialect: Dialect) -> String {
     types(&files::tables(dialect), dialect)
 }
 
-fn view(dialect: Dialect) -> String {
+/// Version 5: the phases of a request. SQLite reads nulls where older rows have no columns, and so does PostgreSQL: no row
+/// is written again.
+fn phases(dialect: Dialect) -> String {
+    let column = |name: &str| format!("ALTER TABLE fact ADD COLUMN {name} BIGINT;");
+    let columns: String = PHASES.iter().map(|name| column(name)).collect();
+    types(&format!("DROP VIEW requests; {columns}"), dialect) + &view(dialect, &PHASES)
+}
+
+/// The columns of the phases.
+const PHASES: [&str; 3] = ["queue_us", "connect_us", "first_byte_us"];
+
+/// The view for people, with further columns of facts at its end.
+fn view(dialect: Dialect, more: &[&str]) -> String {
+    let more: String = more.iter().map(|name| format!(", fact.{name}")).collect();
     let time = match dialect {
         Dialect::Sqlite => {
             format!("strftime('%Y-%m-%dT%H:%M:%fZ', (fact.id >> {SEQUENCE_BITS}) / 1000000.0, 'unixepoch')")
@@ -186,7 +202,7 @@ fn view(dialect: Dialect) -> String {
            path.text AS path, query.text AS query, shape.protocol, shape.status, fact.bytes, fact.received, \
            fact.duration_us, referer.text AS referer, agent.text AS agent, \
            coalesce(fact.agent, 0) & 1 AS bot, shape.person AS \"user\", shape.route, shape.server, shape.tls, \
-           shape.cause, fact.request AS request_id \
+           shape.cause, fact.request AS request_id{more} \
          FROM fact JOIN shape ON shape.id = fact.shape LEFT JOIN host ON host.id = shape.host \
            LEFT JOIN client ON client.id = fact.client LEFT JOIN network ON network.id = client.network \
            LEFT JOIN path ON path.id = fact.path LEFT JOIN query ON query.id = fact.query \
@@ -194,7 +210,7 @@ fn view(dialect: Dialect) -> String {
     )
 }
 
-/// SQLite's strict tables know only `INTEGER`, which holds 64 bits there.
+/// SQLite's strict tables have only `INTEGER`, of 64 bits.
 fn types(sql: &str, dialect: Dialect) -> String {
     match dialect {
         Dialect::Sqlite => sql.replace("BIGINT", "INTEGER"),
@@ -207,13 +223,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::store::Access;
+    use crate::store::StoreAccess;
     use crate::store::location::Location;
     use crate::store::postgres::Postgres;
     use crate::store::sqlite::Sqlite;
 
     fn engine() -> Box<dyn Engine> {
-        let access = Access { busy: Duration::from_secs(1), cache_kib: 1024 };
+        let access = StoreAccess { busy: Duration::from_secs(1), cache_kib: 1024 };
         Box::new(Sqlite::in_memory(access).unwrap())
     }
 
@@ -231,6 +247,7 @@ mod tests {
         migrate(engine).unwrap();
         migrate(engine).unwrap();
         check(engine).unwrap();
+        assert_eq!(engine.int("SELECT count(*) FROM requests WHERE first_byte_us IS NULL").unwrap(), Some(1));
         let found = engine.text("SELECT host || ' ' || status || ' ' || time FROM requests", &[]).unwrap();
         assert_eq!(found.as_deref(), Some("a.test 200 1970-01-01T00:00:00.000Z"));
         assert_eq!(engine.int("SELECT count(*) FROM migrations").unwrap(), Some(VERSION));
@@ -241,11 +258,11 @@ mod tests {
         let mut sqlite = engine();
         let server = offramp_testkit::postgres::shared().database();
         let Ok(Location::Postgres(server)) = Location::parse(&server) else { panic!("{server}") };
-        let access = Access { busy: Duration::from_secs(5), cache_kib: 1024 };
+        let access = StoreAccess { busy: Duration::from_secs(5), cache_kib: 1024 };
         let mut postgres = Postgres::open(&server, access, true).unwrap();
         for engine in [sqlite.as_mut(), &mut postgres] {
             migrate_to(engine, 2).unwrap();
-            // An hour, the day 0 and another day.
+            // An hour, day 0, and another day.
             for period in [480_000, -1, -20_001] {
                 engine.run(&format!("INSERT INTO traffic VALUES ({period}, 3, 404, 1, 7, 8)"), &[]).unwrap();
                 engine.run(&format!("INSERT INTO heavy VALUES (2, {period}, 3, 0, -1, 9, 10)"), &[]).unwrap();

@@ -1,7 +1,7 @@
-//! The store in a file of SQLite's, which is built in.
+//! The store in a SQLite file; SQLite is built in.
 //!
-//! Write-ahead log, so that questions are answered while requests are written; synchronised at checkpoints
-//! only: what a power cut may lose is the last batches, together with the positions that were stored with them.
+//! Write-ahead log, so that queries run while requests are written; synchronised at checkpoints only: a power
+//! cut may lose the last batches, together with the positions stored with them.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -19,37 +19,37 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Statement};
 use rustix::fs::StatVfsMountFlags;
 
 use crate::error::Error;
-use crate::store::{Access, Dialect, Engine, Fact, Fields, Table, Value, Visit};
+use crate::store::{Dialect, Engine, Fact, RowReader, SqlValue, StoreAccess, Table, Visit};
 
-/// A store in SQLite.
+/// A connection to a store in SQLite.
 pub(crate) struct Sqlite {
     connection: Connection,
     /// The statement that adds [`TOGETHER`] facts at once.
     many: String,
 }
 
-/// So many facts go into one statement: the cost of starting a statement is shared by them, and the cursor stays
-/// where the last fact went. More than this gained nothing.
+/// Facts per statement: they share the cost of starting it, and the cursor stays at the last one. More gained
+/// nothing.
 const TOGETHER: usize = 32;
 
-/// What SQLite's header says of the program that a database belongs to: "OFFR". A damaged file is moved aside only
-/// where it says so, and a database of another program gets no tables of ours.
+/// The application id in SQLite's header: "OFFR". Only a damaged file with this id is moved aside, and a
+/// database of another program gets no tables of Offramp.
 pub(crate) const APPLICATION_ID: i32 = 0x4f46_4652;
 
-/// One value or text of a question's answer is refused above this size, in bytes.
+/// The maximum size of one value in an answer to a user's query, in bytes.
 const LONGEST_VALUE: i32 = 16 << 20;
 
-/// How many of SQLite's own steps pass between two looks at the clock: some microseconds.
+/// SQLite's virtual machine steps between two looks at the clock: some microseconds.
 const STEPS_BETWEEN_LOOKS: i32 = 4000;
 
 impl Sqlite {
-    /// Opens the file, or begins it.
-    pub(crate) fn open(path: &Path, access: Access) -> Result<Self, Error> {
+    /// Opens or creates the file.
+    pub(crate) fn open(path: &Path, access: StoreAccess) -> Result<Self, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        // What people did is not everybody's to read; the files beside it get the same mode. Where it cannot be
-        // made SQLite says why.
+        // Access logs must not be world-readable; the files beside it get the same mode. If the file
+        // cannot be created, SQLite reports the reason.
         drop(OpenOptions::new().write(true).create_new(true).mode(0o640).open(path));
         let opened = Connection::open_with_flags(path, flags).map_err(|e| error(&e));
         match opened.and_then(|connection| Self::set_up(connection, access, true)) {
@@ -58,15 +58,15 @@ impl Sqlite {
         }
     }
 
-    /// Opens the file to read it. Nothing can be written through this engine.
-    pub(crate) fn open_to_read(path: &Path, access: Access) -> Result<Self, Error> {
+    /// Opens the file for reading only.
+    pub(crate) fn open_to_read(path: &Path, access: StoreAccess) -> Result<Self, Error> {
         if !path.exists() {
             return Err(Error::Away(format!("there is no file {}", path.display())));
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = match Connection::open_with_flags(path, flags).and_then(looked_at) {
-            // Readers of a log of writes share a file beside it, which cannot be made there: but nothing changes
-            // either. What such a log has at the end is not seen then.
+        let connection = match Connection::open_with_flags(path, flags).and_then(read_once) {
+            // Readers of a write-ahead log need a shared file beside it, which cannot be created on read-only
+            // media; but nothing changes there either. The end of an existing log is not visible then.
             Err(_) if is_on_read_only_media(path) => {
                 let flags = flags | OpenFlags::SQLITE_OPEN_URI;
                 Connection::open_with_flags(immutable(path), flags)
@@ -76,18 +76,18 @@ impl Sqlite {
         Self::set_up(connection.map_err(|e| error(&e))?, access, false)
     }
 
-    /// A store that ends with this engine.
-    pub(crate) fn in_memory(access: Access) -> Result<Self, Error> {
+    /// A store in memory, which lasts as long as this engine.
+    pub(crate) fn in_memory(access: StoreAccess) -> Result<Self, Error> {
         Self::set_up(Connection::open_in_memory().map_err(|e| error(&e))?, access, true)
     }
 
-    fn set_up(connection: Connection, access: Access, writes: bool) -> Result<Self, Error> {
+    fn set_up(connection: Connection, access: StoreAccess, writes: bool) -> Result<Self, Error> {
         connection.busy_timeout(access.busy).map_err(|e| error(&e))?;
         connection.set_prepared_statement_cache_capacity(64);
         connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST_VALUE).map_err(|e| error(&e))?;
         let pragmas = if writes {
             own(&connection)?;
-            // The log is copied into the file every 8 MiB and then used again, so that it stays that small.
+            // The log is checkpointed every 8 MiB and then reused, so that it stays that small.
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000; PRAGMA journal_size_limit=16777216; \
              PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF;"
         } else {
@@ -101,15 +101,15 @@ impl Sqlite {
     }
 }
 
-/// Marks the database as one of this program, before anything else is written: a file that breaks can be told from
-/// another program's.
+/// Sets the application id before anything else is written, so that a damaged file differs from one of another
+/// program's.
 fn own(connection: &Connection) -> Result<(), Error> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get(0)).map_err(|e| error(&e));
     let id: i32 = number("PRAGMA application_id")?;
     if id == APPLICATION_ID {
         return Ok(());
     }
-    // Earlier versions of this program set no id. Many other programs have a table `migrations`, too.
+    // Earlier versions of this program set no id. A table `migrations` alone is common among other programs.
     let things: i32 = number("SELECT count(*) FROM sqlite_master")?;
     let ours: i32 = number(
         "SELECT (SELECT count(*) FROM pragma_table_info('migrations') WHERE name IN ('version', 'applied')) = 2 \
@@ -120,7 +120,7 @@ fn own(connection: &Connection) -> Result<(), Error> {
             "the file is a database of another program: give the log store a path of its own".into(),
         ));
     }
-    // The page size and the vacuum only count for a file that is being begun.
+    // Page size and vacuum mode only apply to new files.
     connection
         .execute_batch(&format!(
             "PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL; PRAGMA application_id={APPLICATION_ID};"
@@ -128,9 +128,9 @@ fn own(connection: &Connection) -> Result<(), Error> {
         .map_err(|e| error(&e))
 }
 
-/// The connection, once it has read something: SQLite opens files no sooner. Whether another process holds the
-/// store is found out later, with patience.
-fn looked_at(connection: Connection) -> rusqlite::Result<Connection> {
+/// Returns the connection after a first read, since SQLite opens files lazily. A lock by another process
+/// shows later, with a timeout.
+fn read_once(connection: Connection) -> rusqlite::Result<Connection> {
     match connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(())) {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) => Err(error),
         _ => Ok(connection),
@@ -141,7 +141,7 @@ fn is_on_read_only_media(path: &Path) -> bool {
     rustix::fs::statvfs(path).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
-/// The path as SQLite's URI for a file that nobody changes (<https://www.sqlite.org/uri.html>).
+/// The path as SQLite's URI for an immutable file (<https://www.sqlite.org/uri.html>).
 fn immutable(path: &Path) -> OsString {
     let mut uri = b"file:".to_vec();
     uri.extend(percent_encode(path.as_os_str().as_bytes(), IN_URI).flat_map(str::bytes));
@@ -149,7 +149,7 @@ fn immutable(path: &Path) -> OsString {
     OsString::from_vec(uri)
 }
 
-/// What has a meaning in a URI's path.
+/// Characters with a meaning in a URI's path.
 const IN_URI: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
 
 impl Engine for Sqlite {
@@ -165,7 +165,7 @@ impl Engine for Sqlite {
         for (index, text) in texts.iter().enumerate() {
             statement.raw_bind_parameter(index + 1, *text).map_err(|e| error(&e))?;
         }
-        // A pragma or a function may answer with rows, which nobody wants here.
+        // A pragma or a function may return rows, which are ignored.
         let mut rows = statement.raw_query();
         while rows.next().map_err(|e| error(&e))?.is_some() {}
         drop(rows);
@@ -219,7 +219,7 @@ impl Engine for Sqlite {
     }
 }
 
-impl Fields for Row<'_> {
+impl RowReader for Row<'_> {
     fn int(&self, column: usize) -> i64 {
         match self.get_ref(column) {
             Ok(ValueRef::Integer(value)) => value,
@@ -235,12 +235,16 @@ impl Fields for Row<'_> {
     }
 }
 
+/// The values of a fact, and the place of its request id among them, from 1.
+const PLACES: usize = 14;
+const REQUEST: usize = 11;
+
 /// The statement that adds `count` facts.
 fn insert_sql(count: usize) -> String {
-    let rows = vec!["(?,?,?,?,?,?,?,?,?,?,?)"; count].join(",");
+    let rows = vec!["(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"; count].join(",");
     format!(
-        "INSERT INTO fact (id,shape,client,path,query,agent,referer,bytes,received,duration_us,request) \
-         VALUES {rows}"
+        "INSERT INTO fact (id,shape,client,path,query,agent,referer,bytes,received,duration_us,request,\
+           queue_us,connect_us,first_byte_us) VALUES {rows}"
     )
 }
 
@@ -261,8 +265,11 @@ fn insert(statement: &mut Statement<'_>, facts: &[Fact]) -> rusqlite::Result<()>
         bind(fact.received)?;
         bind(fact.duration)?;
         bind(None)?;
+        for phase in fact.phases {
+            bind(phase)?;
+        }
         if let Some(request) = &fact.request {
-            requests.push(((index + 1) * 11, request));
+            requests.push((index * PLACES + REQUEST, request));
         }
     }
     for (place, request) in requests {
@@ -296,23 +303,23 @@ fn answer(connection: &Connection, sql: &str, most: usize) -> Result<Table, Erro
     Ok((names, found))
 }
 
-fn value(row: &Row<'_>, column: usize) -> Value {
+fn value(row: &Row<'_>, column: usize) -> SqlValue {
     match row.get_ref(column) {
-        Ok(ValueRef::Integer(value)) => Value::Int(value),
-        Ok(ValueRef::Real(value)) => Value::Real(value),
-        Ok(ValueRef::Text(value)) => Value::Text(String::from_utf8_lossy(value).into_owned()),
-        Ok(ValueRef::Blob(value)) => Value::Text(value.iter().map(|byte| format!("{byte:02x}")).collect()),
-        Ok(ValueRef::Null) | Err(_) => Value::Null,
+        Ok(ValueRef::Integer(value)) => SqlValue::Int(value),
+        Ok(ValueRef::Real(value)) => SqlValue::Real(value),
+        Ok(ValueRef::Text(value)) => SqlValue::Text(String::from_utf8_lossy(value).into_owned()),
+        Ok(ValueRef::Blob(value)) => SqlValue::Text(value.iter().map(|byte| format!("{byte:02x}")).collect()),
+        Ok(ValueRef::Null) | Err(_) => SqlValue::Null,
     }
 }
 
-/// Errors of a statement that a user wrote: wrong SQL is the question's fault.
+/// Converts an error of a user's statement: wrong SQL is the query's fault.
 fn question_error(error: &rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
         Some(ErrorCode::AuthorizationForStatementDenied) => {
             Error::Question("only statements that read are allowed".into())
         }
-        // Nothing at all, or only a comment, is a misuse in its words.
+        // An empty statement, or only a comment, counts as misuse for SQLite.
         Some(ErrorCode::Unknown | ErrorCode::ApiMisuse) | None => Error::Question(error.to_string()),
         _ => self::error(error),
     }

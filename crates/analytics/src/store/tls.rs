@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL: the server must show a certificate for the name that the URL has.
+//! TLS to PostgreSQL, with verification of the server certificate against the host in the URL.
 
 use std::future::Future;
 use std::io;
@@ -20,12 +20,12 @@ use tokio_rustls::client::TlsStream as RustlsStream;
 
 use crate::error::Error;
 
-/// Begins TLS on the connections of `postgres`.
+/// The TLS connector for connections of `postgres`.
 #[derive(Clone)]
 pub(crate) struct Verified(Arc<ClientConfig>);
 
 impl Verified {
-    /// Trusts the certificates of a PEM file, as authorities and themselves.
+    /// Trusts the certificates of a PEM file, as authorities and as end-entity certificates.
     pub(crate) fn by(authorities: &Path) -> Result<Self, Error> {
         let name = || format!("reading authorities from {}", authorities.display());
         let loaded = load_roots(authorities, SystemTime::now()).map_err(|error| match error {
@@ -44,13 +44,13 @@ impl Verified {
     }
 }
 
-/// One connection's handshake, to come.
-pub(crate) struct Handshake {
+/// The pending handshake of one connection.
+pub(crate) struct PendingHandshake {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-/// The encrypted connection. No channel binding: SCRAM without it is as `postgres` has it by default.
+/// The encrypted connection. No channel binding: SCRAM without it is the default of `postgres`.
 pub(crate) struct Encrypted<S>(RustlsStream<S>);
 
 impl<S> MakeTlsConnect<S> for Verified
@@ -58,16 +58,16 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     type Stream = Encrypted<S>;
-    type TlsConnect = Handshake;
+    type TlsConnect = PendingHandshake;
     type Error = io::Error;
 
-    fn make_tls_connect(&mut self, domain: &str) -> io::Result<Handshake> {
+    fn make_tls_connect(&mut self, domain: &str) -> io::Result<PendingHandshake> {
         let name = ServerName::try_from(domain.to_owned()).map_err(io::Error::other)?;
-        Ok(Handshake { config: Arc::clone(&self.0), name })
+        Ok(PendingHandshake { config: Arc::clone(&self.0), name })
     }
 }
 
-impl<S> TlsConnect<S> for Handshake
+impl<S> TlsConnect<S> for PendingHandshake
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -50,14 +50,14 @@ fn days_weeks_and_months_begin_where_people_live() {
         ("2026-10-25T05:00:00Z", TimeStep::Every(Duration::from_secs(6 * 3600)), "2026-10-25T06:00:00+01:00"),
     ] {
         let zone = berlin();
-        let begins = Steps::new(step, &zone).unwrap().of(us(time));
+        let begins = TimeSteps::new(step, &zone).unwrap().of(us(time));
         assert_eq!(zone.text(begins), expected, "{time} {step}");
     }
     let nepal: Zone = TimeZone::get("Asia/Kathmandu").unwrap().into();
     let hour = TimeStep::Every(Duration::from_secs(3600));
-    let begins = Steps::new(hour, &nepal).unwrap().of(us("2026-11-22T10:00:00Z"));
+    let begins = TimeSteps::new(hour, &nepal).unwrap().of(us("2026-11-22T10:00:00Z"));
     assert_eq!(nepal.text(begins), "2026-11-22T15:00:00+05:45");
-    let monday = Steps::new(TimeStep::Week, &Zone::default()).unwrap().of(us("2026-11-22T10:00:00Z"));
+    let monday = TimeSteps::new(TimeStep::Week, &Zone::default()).unwrap().of(us("2026-11-22T10:00:00Z"));
     assert_eq!(Zone::default().text(monday), "2026-11-16T00:00:00Z");
 }
 
@@ -69,7 +69,7 @@ fn every_slice_lies_in_one_step_and_steps_follow_each_other() {
     for zone in zones {
         let zone: Zone = TimeZone::get(zone).expect("the Debian package tzdata brings it").into();
         for step in fixed.into_iter().chain([TimeStep::Day, TimeStep::Week, TimeStep::Month]) {
-            let mut steps = Steps::new(step, &zone).unwrap();
+            let mut steps = TimeSteps::new(step, &zone).unwrap();
             let mut last = i64::MIN;
             // Half a year with both changes of the clocks, at odd times.
             let mut time = us("2026-09-20T00:00:01Z");

@@ -1,4 +1,4 @@
-//! What becomes of a SQLite file that is damaged: it is moved aside, if it was a store.
+//! Treatment of a damaged SQLite file: it is moved aside, if it was a store.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,10 +8,11 @@ use std::time::SystemTime;
 use crate::error::Error;
 use crate::store::location::Location;
 use crate::store::sqlite::APPLICATION_ID;
-use crate::writer::micros;
+use crate::time::micros;
 
-/// Whether the file is a SQLite database that this program began: its header has our application id (Database File
-/// Format, §1.3). Any other file that cannot be opened belongs to somebody else: perhaps the path is wrong.
+/// Returns `true` for SQLite databases that this program created: their header has its application id
+/// (Database File Format, §1.3). Other files that cannot be opened belong to another program: perhaps the
+/// path is wrong.
 pub fn was_a_store(url: &str) -> bool {
     const MAGIC: &[u8] = b"SQLite format 3\0";
     let Ok(Location::File(path)) = Location::parse(url) else { return false };
@@ -20,11 +21,11 @@ pub fn was_a_store(url: &str) -> bool {
     read.is_ok() && start.starts_with(MAGIC) && start[68..] == APPLICATION_ID.to_be_bytes()
 }
 
-/// Moves a damaged SQLite file aside, with its write-ahead log, and gives its new path. A fresh one is begun
-/// when the store is opened again.
+/// Moves a damaged SQLite file and its write-ahead log aside, and returns the new path. The next opening
+/// creates a fresh one.
 ///
 /// # Errors
-/// The store is no file, or the file cannot be renamed.
+/// The store is not a file, or the file cannot be renamed.
 pub fn move_aside(url: &str) -> Result<PathBuf, Error> {
     let Location::File(path) = Location::parse(url)? else {
         return Err(Error::Store("only a file can be moved aside".into()));

@@ -1,7 +1,7 @@
-//! Numbers for texts: each text is in its table once, and facts have its number.
+//! Dictionaries: each text is stored once, and facts have its number.
 //!
-//! What is often needed is kept in a small table of two ways per place, so that memory stays bounded whatever
-//! clients send. A text that is in neither place gets a provisional, negative number until its batch is written.
+//! Frequent texts are cached in a two-way associative table, so that memory stays bounded whatever clients
+//! send. A text that is not cached gets a provisional, negative number until its batch is written.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -13,38 +13,38 @@ use foldhash::fast::RandomState;
 use siphasher::sip::SipHasher13;
 
 use crate::error::Error;
-use crate::network::Network;
+use crate::network::AddressRange;
 use crate::robot::is_robot;
 use crate::store::{Dialect, Engine};
 
-/// Longer texts are looked up in the store each time.
+/// The maximum length of cached texts; longer ones are looked up in the store each time.
 const LONGEST_KEPT: usize = 256;
 
-/// So many texts are looked up or added by one statement.
+/// Texts inserted or looked up per statement.
 const CHUNK: usize = 256;
 
-/// The texts of one dictionary that were needed last.
-pub(crate) struct Cache {
+/// A cache of recently used texts of one dictionary.
+pub(crate) struct TextCache {
     hasher: RandomState,
-    ways: Box<[Way]>,
-    /// Texts that have provisional numbers: −1, −2 …
+    ways: Box<[CacheWay]>,
+    /// Texts with provisional numbers: −1, −2 …
     new: Vec<Box<[u8]>>,
 }
 
 #[derive(Clone, Default)]
-struct Way {
+struct CacheWay {
     hash: u64,
     number: i64,
     text: Box<[u8]>,
 }
 
-impl Cache {
-    /// A cache of about so many texts.
+impl TextCache {
+    /// A cache for about `texts` texts.
     pub(crate) fn new(texts: usize) -> Self {
         let ways = texts.next_power_of_two().max(2);
         Self {
             hasher: RandomState::default(),
-            ways: vec![Way::default(); ways].into_boxed_slice(),
+            ways: vec![CacheWay::default(); ways].into_boxed_slice(),
             new: Vec::new(),
         }
     }
@@ -69,36 +69,36 @@ impl Cache {
         let number = -i64::try_from(self.new.len()).unwrap_or(i64::MAX);
         if text.len() <= LONGEST_KEPT {
             pair.swap(0, 1);
-            pair[0] = Way { hash, number, text: text.into() };
+            pair[0] = CacheWay { hash, number, text: text.into() };
         }
         number
     }
 
-    /// The texts that have provisional numbers.
+    /// The texts with provisional numbers.
     pub(crate) fn new_texts(&self) -> &[Box<[u8]>] {
         &self.new
     }
 
-    /// Replaces provisional numbers by those that the store gave.
+    /// Replaces provisional numbers by those in the store.
     pub(crate) fn settle(&mut self, numbers: &[i64]) {
         for (text, number) in self.new.drain(..).zip(numbers) {
             let hash = self.hasher.hash_one(&*text);
             let place = (hash as usize) & (self.ways.len() - 1) & !1;
-            let same = |way: &&mut Way| way.hash == hash && way.text == text;
+            let same = |way: &&mut CacheWay| way.hash == hash && way.text == text;
             if let Some(way) = self.ways[place..place + 2].iter_mut().find(same) {
                 way.number = *number;
             }
         }
     }
 
-    /// Forgets everything: what a transaction added is not there if it was rolled back.
+    /// Drops all texts: numbers from a transaction that was rolled back are invalid.
     pub(crate) fn clear(&mut self) {
-        self.ways.fill(Way::default());
+        self.ways.fill(CacheWay::default());
         self.new.clear();
     }
 }
 
-/// The number that a provisional or settled number stands for.
+/// The final number for a provisional or final one.
 pub(crate) fn settled(number: i64, numbers: &[i64]) -> i64 {
     match usize::try_from(-number) {
         Ok(provisional) if provisional > 0 => numbers.get(provisional - 1).copied().unwrap_or(0),
@@ -106,12 +106,12 @@ pub(crate) fn settled(number: i64, numbers: &[i64]) -> i64 {
     }
 }
 
-/// The hash that is stored with each text: keyed, as clients choose the texts.
+/// The keys of the hash that is stored with each text: keyed, since clients choose the texts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Keys(u64, u64);
+pub(crate) struct CacheKeys(u64, u64);
 
-impl Keys {
-    /// The store's keys; a new store gets some. Inside a transaction.
+impl CacheKeys {
+    /// Reads the store's keys, creating them in a new store. Must run in a transaction.
     pub(crate) fn of(engine: &mut (dyn Engine + '_)) -> Result<Self, Error> {
         if let Some(keys) = engine.text("SELECT value FROM meta WHERE name = 'hash'", &[])?
             && let Some((first, second)) = keys.split_once(' ')
@@ -128,7 +128,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// 32 bits, as both databases' small integers hold them.
+    /// A hash of 32 bits, which fits the small integers of both databases.
     pub(crate) fn hash(self, text: &str) -> i64 {
         let mut hasher = SipHasher13::new_with_keys(self.0, self.1);
         hasher.write(text.as_bytes());
@@ -136,11 +136,11 @@ impl Keys {
     }
 }
 
-/// Finds the numbers of texts in one of the [`crate::store::schema::DICTIONARIES`], adding those that are not
-/// there yet. Inside a transaction.
+/// Looks up texts in one of the [`crate::store::schema::DICTIONARIES`], adding absent ones. Must run in a
+/// transaction.
 pub(crate) fn intern(
     engine: &mut dyn Engine,
-    keys: Keys,
+    keys: CacheKeys,
     table: &str,
     texts: &[&str],
 ) -> Result<Vec<i64>, Error> {
@@ -158,7 +158,7 @@ pub(crate) fn intern(
                 None => engine.int(&format!("SELECT max(id) FROM {table}"))?.unwrap_or(0) + 1,
             };
             let number = if table == "agent" {
-                // Two numbers are taken for each agent; the even or the odd one says what it is.
+                // Each agent takes two numbers: the odd one marks a bot.
                 ((free + 1) & !1) | i64::from(is_robot(text.as_bytes()))
             } else {
                 free
@@ -177,7 +177,7 @@ pub(crate) fn intern(
 
 fn find<'a>(
     engine: &mut dyn Engine,
-    keys: Keys,
+    keys: CacheKeys,
     table: &str,
     texts: &[&'a str],
     known: &mut HashMap<&'a str, i64, RandomState>,
@@ -196,7 +196,7 @@ fn find<'a>(
     })
 }
 
-fn add(engine: &mut dyn Engine, keys: Keys, table: &str, texts: &[(i64, &str)]) -> Result<(), Error> {
+fn add(engine: &mut dyn Engine, keys: CacheKeys, table: &str, texts: &[(i64, &str)]) -> Result<(), Error> {
     if texts.is_empty() {
         return Ok(());
     }
@@ -218,7 +218,7 @@ fn add(engine: &mut dyn Engine, keys: Keys, table: &str, texts: &[(i64, &str)]) 
     engine.run(&sql, &bound).map(|_| ())
 }
 
-/// How a statement names its nth text, from 0 on.
+/// The placeholder of the text with this index, counted from 0.
 pub(crate) fn place(dialect: Dialect, index: usize) -> String {
     match dialect {
         Dialect::Sqlite => format!("?{}", index + 1),
@@ -226,12 +226,12 @@ pub(crate) fn place(dialect: Dialect, index: usize) -> String {
     }
 }
 
-/// The numbers of the networks that clients belong to.
-fn networks(engine: &mut dyn Engine, keys: Keys, clients: &[(i64, &str)]) -> Result<Vec<i64>, Error> {
+/// The numbers of the clients' networks.
+fn networks(engine: &mut dyn Engine, keys: CacheKeys, clients: &[(i64, &str)]) -> Result<Vec<i64>, Error> {
     let names: Vec<String> = clients
         .iter()
         .map(|(_, text)| match text.parse::<IpAddr>() {
-            Ok(address) => Network::around(address).to_string(),
+            Ok(address) => AddressRange::around(address).to_string(),
             Err(_) => "unknown".to_owned(),
         })
         .collect();

@@ -1,33 +1,34 @@
-//! Upkeep by the one that writes: rolls up hours that are over, and removes what is older than its retention.
+//! Upkeep by the writer: rolls up past hours, and removes data past its retention.
 
 use std::time::{Duration, SystemTime};
 
-use super::{LONGEST_WRITE, Writer, limit, micros};
+use super::{LONGEST_WRITE, Options, Writer, limit};
 use crate::error::Error;
 use crate::rollup;
-use crate::upkeep::{self, Upkeep};
+use crate::time::micros;
+use crate::upkeep::{self, Retention, Upkeep};
 
-/// Whether hours and days are rolled up that may still get requests.
+/// The treatment of hours and days that may still get requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Eager {
     Yes,
     No,
 }
 
-/// An hour is rolled up when so many commits have not touched it, so that logs that jump between hours do not
-/// cause it again and again; or when there was none for so long.
+/// The commits without a touch after which an hour is rolled up, so that logs that jump between hours do not
+/// cause it again and again; or the time without any commit, in microseconds.
 const QUIET_COMMITS: u64 = 2;
 const IDLE_US: i64 = 60_000_000;
 
-/// A server ends statements of upkeep, which read whole hours, after this time.
+/// The time limit that a server has for statements of upkeep, which read whole hours.
 const LONGEST_UPKEEP: Duration = Duration::from_secs(600);
 
 impl Writer {
-    /// Does upkeep in one small step: rolls up hours that are over, and removes what is older than its retention.
-    /// Call it now and then, and at the end of an import until it returns [`Upkeep::Done`].
+    /// Does upkeep in one small step: rolls up past hours, and removes data past its retention. To be called
+    /// now and then, and at the end of an import until it returns [`Upkeep::Done`].
     ///
     /// # Errors
-    /// The store refused; trying again later is harmless.
+    /// The store refused; a retry is harmless.
     pub fn upkeep(&mut self, now: SystemTime) -> Result<Upkeep, Error> {
         self.commit()?;
         self.upkeep_when(now, Eager::No)
@@ -41,7 +42,9 @@ impl Writer {
             Some(hour) => self.roll(hour).map(|()| Upkeep::More),
             None => {
                 let open_day = if is_idle { i64::MAX } else { self.newest_hour.div_euclid(24) };
-                upkeep::step(self.engine.as_mut(), &self.options, now_us, open_day)
+                let Options { retention, rollup_retention, .. } = self.options;
+                let retention = Retention { requests: retention, rollups: rollup_retention };
+                upkeep::step(self.engine.as_mut(), retention, now_us, open_day)
             }
         };
         limit(self.engine.as_mut(), LONGEST_WRITE)?;
@@ -50,17 +53,17 @@ impl Writer {
         Ok(step)
     }
 
-    /// Commits and does all upkeep: after an import.
+    /// Commits and does all upkeep, after an import.
     ///
     /// # Errors
-    /// As [`Writer::add`].
+    /// Like [`Writer::add`].
     pub fn finish(&mut self, now: SystemTime) -> Result<(), Error> {
         self.commit()?;
         while self.upkeep_when(now, Eager::Yes)? == Upkeep::More {}
         Ok(())
     }
 
-    /// Whether nothing has been committed for a while.
+    /// Returns `true` if nothing has been committed for a while.
     const fn is_idle(&mut self, now_us: i64) -> bool {
         if self.idle.0 != self.commits || self.idle.1 > now_us {
             self.idle = (self.commits, now_us);
@@ -68,7 +71,7 @@ impl Writer {
         now_us - self.idle.1 >= IDLE_US
     }
 
-    /// The first hour that is over, is not rolled up, and gets no more requests for now.
+    /// The first past hour that is not rolled up and gets no more requests for now.
     fn hour_to_roll(&self, now_us: i64, is_idle: bool) -> Option<i64> {
         let over = self.pending.range(..now_us / rollup::HOUR_US);
         over.into_iter()

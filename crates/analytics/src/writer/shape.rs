@@ -1,38 +1,36 @@
-//! What requests have in common: host, method, protocol, status and the like are one number in a fact, as there
-//! are few combinations of them.
+//! Shapes: host, method, protocol, status and similar properties are one number in a fact, as there are few
+//! combinations.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::ops::ControlFlow;
 
-use crate::entry::Entry;
+use crate::entry::LogEntry;
 use crate::error::Error;
 use crate::store::Engine;
+use crate::store::schema::OTHER_HOSTS;
 use crate::text::clean;
-use crate::writer::dictionary::{Keys, intern, place};
+use crate::writer::dictionary::{CacheKeys, intern, place};
 
-/// How many texts a shape has: host, method, protocol, route, server, TLS, cause, user.
+/// The texts in a shape: host, method, protocol, route, server, TLS, cause, user.
 const PARTS: usize = 8;
 
-/// Longer parts are cut: none of them is any longer where things are as they should be.
+/// The maximum length of a part; regular parts are shorter.
 const LONGEST_PART: usize = 254;
 
-/// So many shapes a store has at most. Hosts, methods and users are what clients say they are: once there are more
-/// combinations of them, new ones are known by their status alone, and their host is [`OTHER`], until old ones are
-/// swept.
+/// The maximum number of shapes in a store. Clients choose hosts, methods and users: once there are more
+/// combinations, new ones keep only their status, and their host is [`OTHER_HOSTS`], until unused shapes are
+/// removed.
 const MOST_SHAPES: i64 = 131_072;
 
-/// The host of requests whose own is not kept.
-pub(crate) const OTHER: &str = "(other)";
-
-/// So many shapes are looked up or added by one statement.
+/// Shapes inserted or looked up per statement.
 const CHUNK: usize = 128;
 
-/// Between the parts where a shape is one text; no part contains it once it is clean.
+/// The separator between the parts of a shape as one text; cleaned parts do not contain it.
 const BETWEEN: &str = "\u{1f}";
 
-/// Writes a request's shape as bytes, to be looked up in a cache.
-pub(crate) fn pack(entry: &Entry<'_>, into: &mut Vec<u8>) {
+/// Packs a request's shape into bytes, the key of a cache.
+pub(crate) fn pack(entry: &LogEntry<'_>, into: &mut Vec<u8>) {
     into.clear();
     into.extend_from_slice(&entry.response.status.to_le_bytes());
     let parts: [Option<&[u8]>; PARTS] = [
@@ -53,14 +51,14 @@ pub(crate) fn pack(entry: &Entry<'_>, into: &mut Vec<u8>) {
     }
 }
 
-/// A shape, taken apart again and clean.
-struct Shape {
+/// The cleaned parts of a shape.
+struct ShapeParts {
     status: u16,
     parts: [String; PARTS],
     whole: String,
 }
 
-impl Shape {
+impl ShapeParts {
     fn unpack(packed: &[u8]) -> Self {
         let (status, mut rest) = packed
             .split_first_chunk::<2>()
@@ -79,26 +77,26 @@ impl Shape {
         Self { status, parts, whole }
     }
 
-    /// What is left of it where there are too many.
+    /// The remainder of a shape for which there is no room.
     fn folded(&self) -> Self {
         let mut parts: [String; PARTS] = Default::default();
-        parts[0] = OTHER.to_owned();
+        parts[0] = OTHER_HOSTS.to_owned();
         Self::new(self.status, parts)
     }
 }
 
-/// Finds the numbers of packed shapes, adding those that are not there yet. Inside a transaction.
+/// Looks up packed shapes, adding absent ones. Must run in a transaction.
 pub(crate) fn intern_shapes(
     engine: &mut dyn Engine,
-    keys: Keys,
+    keys: CacheKeys,
     packed: &[Box<[u8]>],
 ) -> Result<Vec<i64>, Error> {
-    let mut shapes: Vec<Shape> = packed.iter().map(|packed| Shape::unpack(packed)).collect();
+    let mut shapes: Vec<ShapeParts> = packed.iter().map(|packed| ShapeParts::unpack(packed)).collect();
     fold_surplus(engine, keys, &mut shapes)?;
     let mut known: HashMap<&str, i64> = HashMap::new();
     for chunk in shapes.chunks(CHUNK) {
         find(engine, keys, chunk, &mut known)?;
-        let mut missing: Vec<(i64, &Shape)> = Vec::new();
+        let mut missing: Vec<(i64, &ShapeParts)> = Vec::new();
         for shape in chunk {
             if known.contains_key(shape.whole.as_str()) {
                 continue;
@@ -116,8 +114,8 @@ pub(crate) fn intern_shapes(
 }
 
 /// Folds the shapes for which a store has no room.
-fn fold_surplus(engine: &mut dyn Engine, keys: Keys, shapes: &mut [Shape]) -> Result<(), Error> {
-    // Numbers are given out in turn, so that the highest is no lower than how many there are.
+fn fold_surplus(engine: &mut dyn Engine, keys: CacheKeys, shapes: &mut [ShapeParts]) -> Result<(), Error> {
+    // Numbers are assigned in sequence, so the highest is at least the count.
     let highest = engine.int("SELECT max(id) FROM shape")?.unwrap_or(0);
     let count = i64::try_from(shapes.len()).unwrap_or(i64::MAX);
     if highest.saturating_add(count) <= MOST_SHAPES {
@@ -141,8 +139,8 @@ fn fold_surplus(engine: &mut dyn Engine, keys: Keys, shapes: &mut [Shape]) -> Re
 
 fn find<'a>(
     engine: &mut dyn Engine,
-    keys: Keys,
-    shapes: &'a [Shape],
+    keys: CacheKeys,
+    shapes: &'a [ShapeParts],
     known: &mut HashMap<&'a str, i64>,
 ) -> Result<(), Error> {
     let wanted: HashMap<&str, &'a str> =
@@ -157,7 +155,7 @@ fn find<'a>(
     })
 }
 
-fn add(engine: &mut dyn Engine, keys: Keys, shapes: &[(i64, &Shape)]) -> Result<(), Error> {
+fn add(engine: &mut dyn Engine, keys: CacheKeys, shapes: &[(i64, &ShapeParts)]) -> Result<(), Error> {
     if shapes.is_empty() {
         return Ok(());
     }

@@ -1,14 +1,13 @@
-//! How far the sources of a store were read: positions and files.
-
-use std::fmt::Write;
+//! Read positions of the sources of a store: opaque positions and files.
 
 use super::Writer;
 use crate::error::Error;
-use crate::store::Engine;
 use crate::store::files::{self, FileRecord};
+use crate::store::positions::from_hex;
 
 impl Writer {
-    /// Whether the position of a source is such, once all other writers have ended what they were at.
+    /// Returns `true` if the position of a source satisfies `is_such`, once all other writers have ended
+    /// their transactions.
     pub(crate) fn has(&mut self, source: &str, is_such: impl Fn(&[u8]) -> bool) -> Result<bool, Error> {
         let place = self.guarded(|writer| {
             writer.ensure_open()?;
@@ -21,12 +20,12 @@ impl Writer {
         Ok(has)
     }
 
-    /// Forgets the position of a source.
+    /// Removes the position of a source.
     pub(crate) fn forget_position(&mut self, source: &str) -> Result<(), Error> {
         self.engine.run("DELETE FROM positions WHERE source = $1", &[source]).map(drop)
     }
 
-    /// The files of a source that were committed, the oldest first.
+    /// The committed files of a source, oldest first.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -34,7 +33,7 @@ impl Writer {
         files::of_source(self.engine.as_mut(), source)
     }
 
-    /// The files of all sources that begin with these bytes, and their sources.
+    /// The files of all sources whose content starts with these bytes, with their sources.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -42,7 +41,7 @@ impl Writer {
         files::with_head(self.engine.as_mut(), head)
     }
 
-    /// The position that was last committed for a source.
+    /// The position last committed for a source.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -50,39 +49,4 @@ impl Writer {
         let place = self.engine.text("SELECT place FROM positions WHERE source = $1", &[source])?;
         Ok(place.as_deref().map(from_hex))
     }
-}
-
-/// How far a source was read.
-#[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
-    Position(&'a str, &'a [u8]),
-    File(&'a str, &'a FileRecord),
-}
-
-impl Place<'_> {
-    pub(super) fn save(&self, engine: &mut dyn Engine) -> Result<(), Error> {
-        match self {
-            Self::Position(source, position) => {
-                let sql = "INSERT INTO positions (source, place) VALUES ($1, $2) \
-                           ON CONFLICT (source) DO UPDATE SET place = excluded.place";
-                engine.run(sql, &[source, &to_hex(position)]).map(drop)
-            }
-            Self::File(source, file) => files::save(engine, source, file),
-        }
-    }
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-pub(crate) fn from_hex(text: &str) -> Vec<u8> {
-    text.as_bytes()
-        .chunks(2)
-        .filter_map(|pair| std::str::from_utf8(pair).ok())
-        .filter_map(|pair| u8::from_str_radix(pair, 16).ok())
-        .collect()
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::shape::OTHER;
 use super::{Options, Writer};
-use crate::entry::{Entry, RequestPart, ResponsePart};
+use crate::entry::{LogEntry, RequestPart, ResponsePart};
 use crate::error::Error;
 use crate::store::location::Location;
-use crate::store::{Access, Dialect, Engine, Fact, Fields, Table, Visit, open};
+use crate::store::schema::OTHER_HOSTS;
+use crate::store::{Dialect, Engine, Fact, RowReader, StoreAccess, Table, Visit, open};
 use crate::upkeep::Upkeep;
 
 /// Counts what is read of facts.
@@ -44,7 +44,7 @@ impl Engine for Counting {
     fn rows(&mut self, sql: &str, texts: &[&str], visit: &mut Visit<'_>) -> Result<(), Error> {
         let is_of_facts = sql.contains("FROM fact") && !sql.contains("max(id)");
         self.read.statements.fetch_add(u64::from(is_of_facts), Ordering::Relaxed);
-        let mut counting = |row: &dyn Fields| -> ControlFlow<()> {
+        let mut counting = |row: &dyn RowReader| -> ControlFlow<()> {
             self.read.rows.fetch_add(u64::from(is_of_facts), Ordering::Relaxed);
             visit(row)
         };
@@ -65,7 +65,7 @@ impl Engine for Counting {
 }
 
 fn writer(options: &Options) -> (Writer, Arc<Read>) {
-    let access = Access { busy: Duration::from_secs(1), cache_kib: 4096 };
+    let access = StoreAccess { busy: Duration::from_secs(1), cache_kib: 4096 };
     let read = Arc::new(Read::default());
     let inner = open(&Location::Memory, access).unwrap();
     let engine = Counting { inner, read: Arc::clone(&read) };
@@ -81,14 +81,14 @@ fn time(hours: i64) -> SystemTime {
 }
 
 fn add(writer: &mut Writer, time_us: i64, host: &str, path: &str) {
-    let entry = Entry {
+    let entry = LogEntry {
         time_us,
         host: Some(host.as_bytes()),
         client: Some([192, 0, 2, (time_us % 250) as u8].into()),
         request: RequestPart { method: Some(b"GET"), path: path.as_bytes(), ..RequestPart::default() },
         response: ResponsePart { status: 200, bytes: 10, ..ResponsePart::default() },
         agent: Some(if time_us % 3 == 0 { b"Googlebot/2.1" } else { b"Mozilla/5.0" }),
-        ..Entry::default()
+        ..LogEntry::default()
     };
     writer.add(&entry).unwrap();
 }
@@ -219,5 +219,5 @@ fn made_up_hosts_are_bounded_and_known_ones_stay() {
         writer.engine.text(sql, &[host]).unwrap()
     };
     assert_eq!(of(&mut writer, "known.test").as_deref(), Some("501"));
-    assert_eq!(of(&mut writer, OTHER).as_deref(), Some("498"));
+    assert_eq!(of(&mut writer, OTHER_HOSTS).as_deref(), Some("498"));
 }

@@ -37,6 +37,8 @@ pub(crate) struct Bench<'a> {
 const SETTLE: Duration = Duration::from_millis(300);
 /// What a proxy keeps for a connection that may go on at any moment is not yet the cost of an idle one.
 const FALL_SILENT: Duration = Duration::from_millis(2500);
+/// Connections before the first look at memory: what they map and allocate once is no cost of each further one.
+const WARM_UP: usize = 4;
 
 impl Bench<'_> {
     /// Measures one contestant once; `running` is where it runs, unless the case starts it anew.
@@ -200,10 +202,14 @@ impl Bench<'_> {
     }
 
     async fn idle(&self, contestant: &Contestant, work: Work, seconds: f64) -> Result<Figures> {
-        let Work::Idle { connections, .. } = work else {
+        let Work::Idle { connections, exchange } = work else {
             return Err(Error::Measure("not an idle load".into()));
         };
         let running = contestant.start(self.site).await?;
+        let first = Work::Idle { connections: WARM_UP, exchange };
+        let mut load = Helper::load(&self.spec(&running, &first), self.dir, &self.cores.load).await?;
+        load.go().await?;
+        answered(&load.result(30.0).await?)?;
         tokio::time::sleep(SETTLE).await;
         let pid = running.process.pid();
         let before = Memory::of_tree(pid)?;
@@ -220,7 +226,7 @@ impl Bench<'_> {
             return Err(Error::Measure(format!("{} idle connections were lost", result.errors)));
         }
         running.process.stop().await;
-        let grown = held.proportional.saturating_sub(before.proportional);
+        let grown = held.without_files().saturating_sub(before.without_files());
         let each = count(grown) / connections as f64;
         Ok(vec![
             (metrics::CONNECTION_BYTES.to_owned(), each),
@@ -237,6 +243,7 @@ impl Bench<'_> {
         Ok(vec![
             (metrics::START_RESIDENT.to_owned(), count(memory.resident)),
             (metrics::START_PROPORTIONAL.to_owned(), count(memory.proportional)),
+            (metrics::START_ANONYMOUS.to_owned(), count(memory.anonymous)),
         ])
     }
 

@@ -155,7 +155,7 @@ fn cell(metric: &Metric, spread: &Spread, with_range: bool) -> String {
 /// A number as a reader wants it: three significant digits or whole thousands.
 pub(crate) fn number(metric: &str, value: f64) -> String {
     match metric {
-        metrics::START_RESIDENT | metrics::START_PROPORTIONAL => {
+        metrics::START_RESIDENT | metrics::START_PROPORTIONAL | metrics::START_ANONYMOUS => {
             format!("{:.1} MiB", value / (1 << 20) as f64)
         }
         metrics::PROXY_BUSY | metrics::LOAD_BUSY => format!("{:.0} %", value * 100.0),

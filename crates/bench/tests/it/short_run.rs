@@ -2,9 +2,9 @@
 //! of Offramp that fails, and whichever peer is installed.
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
+use offramp_testkit::process::write_program;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{bench, text};
@@ -20,8 +20,7 @@ pub(crate) fn installed_peer() -> Option<&'static str> {
 fn a_contestant_that_fails_is_reported_with_its_own_words_and_the_rest_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let fake = dir.path().join("offramp");
-    std::fs::write(&fake, "#!/bin/sh\necho 'no such listener mode' >&2\nexit 3\n").unwrap();
-    std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&fake, "#!/bin/sh\necho 'no such listener mode' >&2\nexit 3\n");
     let mut contestants = "offramp".to_owned();
     contestants.extend(installed_peer().map(|peer| format!(",{peer}")));
     let args = format!(

@@ -1,4 +1,4 @@
-//! The certificate by which the challenge tls-alpn-01 is answered (RFC 8737 section 3).
+//! The certificate that answers the challenge tls-alpn-01 (RFC 8737 §3).
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::PrivateKeyDer;
 
-/// The protocol that the authority offers, and the only one.
+/// The only ALPN protocol that the authority offers.
 pub const PROTOCOL: &[u8] = b"acme-tls/1";
 
 /// A self-signed certificate for `name` with the digest of the key authorization.
 ///
 /// # Errors
-/// The name cannot be in a certificate; the text says why.
+/// The reason for which the name cannot be in a certificate.
 pub fn certificate(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, String> {
     let failed = |error: rcgen::Error| format!("no certificate for {name}: {error}");
     let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;
@@ -36,7 +36,7 @@ mod tests {
     fn the_digest_is_in_a_critical_extension_and_the_name_in_the_other() {
         let made = certificate("a.example.org", &[7; 32]).unwrap();
         let (_, parsed) = X509Certificate::from_der(&made.cert[0]).unwrap();
-        // id-pe-acmeIdentifier
+        // The extension id-pe-acmeIdentifier.
         let found =
             parsed.extensions().iter().find(|one| one.oid.to_id_string() == "1.3.6.1.5.5.7.1.31").unwrap();
         assert!(found.critical);

@@ -1,18 +1,18 @@
-//! The one message of DNS that is sent: a signed update that sets or removes a TXT record (RFC 2136, RFC 8945).
+//! Signed DNS updates that set or remove a TXT record (RFC 2136, RFC 8945).
 //!
-//! [`Update::signed`] gives the bytes for the name server and what its response is checked with: [`Pending::check`]
-//! believes no success that is not signed by the same key.
+//! [`Update::signed`] returns the message for the name server, and the state to check its response with:
+//! [`PendingUpdate::check`] accepts success only if it is signed by the same key.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac;
 
-/// The longest value that one string of a TXT record holds (RFC 1035 section 3.3.14).
+/// The longest string in a TXT record (RFC 1035 §3.3.14).
 const LONGEST: usize = 255;
-/// How long a record may be remembered by resolvers, in seconds: it changes with every order.
+/// The time to live in seconds, short because the record changes with every order.
 const TTL: u32 = 1;
-/// How far clocks may be apart, in seconds (RFC 8945 section 10).
+/// The permitted difference of clocks in seconds (RFC 8945 §10).
 const FUDGE: u16 = 300;
 
 const SOA: u16 = 6;
@@ -25,63 +25,63 @@ const UPDATE: u16 = 5 << 11;
 const RESPONSE: u16 = 1 << 15;
 const TRUNCATED: u16 = 1 << 9;
 
-/// The algorithm of a key.
+/// The algorithm of a TSIG key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    /// HMAC with SHA-256.
+pub enum TsigHmac {
+    /// HMAC with SHA-256, `hmac-sha256`.
     HmacSha256,
-    /// HMAC with SHA-512.
+    /// HMAC with SHA-512, `hmac-sha512`.
     HmacSha512,
 }
 
-/// A TSIG key.
+/// A TSIG key (RFC 8945) of a name server.
 #[derive(Clone)]
 pub struct TsigKey {
     name: Vec<u8>,
-    algorithm: Algorithm,
+    algorithm: TsigHmac,
     key: hmac::Key,
 }
 
 /// A change of one TXT record.
 #[derive(Clone, Copy, Debug)]
 pub struct Update<'a> {
-    /// The zone that the record is in.
+    /// The zone of the record.
     pub zone: &'a str,
-    /// The record's name.
+    /// The name of the record.
     pub name: &'a str,
-    /// Its value, at most 255 bytes.
+    /// The value of the record, at most 255 bytes.
     pub value: &'a str,
-    /// Whether it is added to those of its name; else it is removed, and others stay.
+    /// Set to add the record; else it is removed. Other records of the name stay.
     pub add: bool,
 }
 
-/// An update that was sent.
+/// An update that awaits its response.
 #[derive(Clone)]
-pub struct Pending {
+pub struct PendingUpdate {
     id: u16,
     mac: Vec<u8>,
     key: TsigKey,
 }
 
-/// What became of an update.
+/// The outcome of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The record is set, or gone.
+pub enum UpdateOutcome {
+    /// The record is set or removed.
     Done,
-    /// The whole answer comes over TCP.
+    /// The response was truncated: repeat over TCP.
     Truncated,
-    /// The name server refused, and why.
+    /// The name server refused, for this reason.
     Refused(String),
 }
 
-/// Why bytes are no answer to the update; whoever waits for one should wait on.
+/// The reason for which a message does not answer the update; the caller should wait for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// They are no message of DNS.
+    /// Not a DNS message.
     Malformed,
-    /// They answer something else.
+    /// The response to another message.
     Unrelated,
-    /// They are not signed by the key.
+    /// Without a valid signature by the key.
     Unsigned,
 }
 
@@ -95,18 +95,18 @@ impl fmt::Display for NoAnswer {
     }
 }
 
-impl Algorithm {
+impl TsigHmac {
     fn name(self) -> &'static str {
         match self {
-            Algorithm::HmacSha256 => "hmac-sha256",
-            Algorithm::HmacSha512 => "hmac-sha512",
+            TsigHmac::HmacSha256 => "hmac-sha256",
+            TsigHmac::HmacSha512 => "hmac-sha512",
         }
     }
 
     fn of_hmac(self) -> hmac::Algorithm {
         match self {
-            Algorithm::HmacSha256 => hmac::HMAC_SHA256,
-            Algorithm::HmacSha512 => hmac::HMAC_SHA512,
+            TsigHmac::HmacSha256 => hmac::HMAC_SHA256,
+            TsigHmac::HmacSha512 => hmac::HMAC_SHA512,
         }
     }
 }
@@ -115,19 +115,24 @@ impl TsigKey {
     /// A key by its name on the name server.
     ///
     /// # Errors
-    /// The name is none of DNS; the text says why.
-    pub fn new(name: &str, algorithm: Algorithm, secret: &[u8]) -> Result<Self, String> {
+    /// The reason for which the name is not a DNS name.
+    pub fn new(name: &str, algorithm: TsigHmac, secret: &[u8]) -> Result<Self, String> {
         let key = hmac::Key::new(algorithm.of_hmac(), secret);
         Ok(Self { name: wire_name(name)?, algorithm, key })
     }
 }
 
 impl Update<'_> {
-    /// The message, signed at `now`; `id` is random.
+    /// The message, signed at `now`; `id` must be random.
     ///
     /// # Errors
-    /// A name or the value cannot be written; the text says why.
-    pub fn signed(&self, id: u16, key: &TsigKey, now: SystemTime) -> Result<(Vec<u8>, Pending), String> {
+    /// The reason for which a name or the value cannot be encoded.
+    pub fn signed(
+        &self,
+        id: u16,
+        key: &TsigKey,
+        now: SystemTime,
+    ) -> Result<(Vec<u8>, PendingUpdate), String> {
         let value = self.value.as_bytes();
         if value.len() > LONGEST {
             return Err("the value of the record is longer than 255 bytes".into());
@@ -144,27 +149,27 @@ impl Update<'_> {
         let (class, ttl) = if self.add { (IN, TTL) } else { (NONE, 0) };
         put16(&mut message, class);
         message.extend(ttl.to_be_bytes());
-        // Both are at most 256.
+        // Both lengths are at most 256.
         put16(&mut message, value.len() as u16 + 1);
         message.push(value.len() as u8);
         message.extend(value);
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let variables = variables(key, seconds, FUDGE, 0, &[]);
         let mac = hmac::sign(&key.key, &[&message[..], &variables].concat()).as_ref().to_vec();
-        // One additional record from now on.
+        // ARCOUNT: one additional record.
         message[11] = 1;
         append_tsig(&mut message, key, seconds, &mac, id);
-        Ok((message, Pending { id, mac, key: key.clone() }))
+        Ok((message, PendingUpdate { id, mac, key: key.clone() }))
     }
 }
 
-impl Pending {
-    /// Reads a response.
+impl PendingUpdate {
+    /// Checks a response.
     ///
     /// # Errors
-    /// It is none to this update.
-    pub fn check(&self, response: &[u8]) -> Result<Answer, NoAnswer> {
-        let mut reader = Reader { bytes: response, at: 0 };
+    /// The message is not a response to this update.
+    pub fn check(&self, response: &[u8]) -> Result<UpdateOutcome, NoAnswer> {
+        let mut reader = DnsReader { bytes: response, at: 0 };
         let header: Vec<u16> = (0..6).map_while(|_| reader.get16()).collect();
         let &[id, flags, zones, prerequisites, updates, additional] = &header[..] else {
             return Err(NoAnswer::Malformed);
@@ -173,7 +178,7 @@ impl Pending {
             return Err(NoAnswer::Unrelated);
         }
         if flags & TRUNCATED != 0 {
-            return Ok(Answer::Truncated);
+            return Ok(UpdateOutcome::Truncated);
         }
         for _ in 0..zones {
             reader.skip_name().and_then(|()| reader.skip(4)).ok_or(NoAnswer::Malformed)?;
@@ -188,8 +193,8 @@ impl Pending {
         let code = flags & 0xf;
         let error = signed.as_ref().map_or(0, |tsig| tsig.error);
         if code != 0 || error != 0 {
-            // It need not be signed: the name server may not know the key (RFC 8945 section 5.3.2).
-            return Ok(Answer::Refused(describe(code, error)));
+            // Such a response may be unsigned: the name server may not know the key (RFC 8945 §5.3.2).
+            return Ok(UpdateOutcome::Refused(describe(code, error)));
         }
         let tsig = signed.ok_or(NoAnswer::Unsigned)?;
         let mut bytes = (self.mac.len() as u16).to_be_bytes().to_vec();
@@ -197,11 +202,11 @@ impl Pending {
         bytes.extend(&tsig.message);
         bytes.extend(variables(&self.key, tsig.time, tsig.fudge, tsig.error, &tsig.other));
         hmac::verify(&self.key.key, &bytes, &tsig.mac).map_err(|_| NoAnswer::Unsigned)?;
-        Ok(Answer::Done)
+        Ok(UpdateOutcome::Done)
     }
 }
 
-/// What is signed beside the message (RFC 8945 section 4.3.3).
+/// The TSIG variables, which are signed after the message (RFC 8945 §4.3.3).
 fn variables(key: &TsigKey, seconds: u64, fudge: u16, error: u16, other: &[u8]) -> Vec<u8> {
     let mut out = key.name.clone();
     put16(&mut out, ANY);
@@ -232,7 +237,7 @@ fn append_tsig(message: &mut Vec<u8>, key: &TsigKey, seconds: u64, mac: &[u8], i
     message.extend(data);
 }
 
-fn algorithm_name(algorithm: Algorithm) -> Vec<u8> {
+fn algorithm_name(algorithm: TsigHmac) -> Vec<u8> {
     let name = algorithm.name().as_bytes();
     let mut out = vec![name.len() as u8];
     out.extend(name);
@@ -240,7 +245,7 @@ fn algorithm_name(algorithm: Algorithm) -> Vec<u8> {
     out
 }
 
-/// A name as messages have it, in lower case (RFC 1035 section 3.1).
+/// A name in wire format, in lower case (RFC 1035 §3.1).
 fn wire_name(name: &str) -> Result<Vec<u8>, String> {
     let bare = name.strip_suffix('.').unwrap_or(name);
     let mut out = Vec::with_capacity(bare.len() + 2);
@@ -259,7 +264,7 @@ fn put16(out: &mut Vec<u8>, number: u16) {
     out.extend(number.to_be_bytes());
 }
 
-/// A refusal by its codes (RFC 2136 section 2.2, RFC 8945 section 3).
+/// The text for the codes of a refusal (RFC 2136 §2.2, RFC 8945 §3).
 fn describe(code: u16, error: u16) -> String {
     let of_code = match code {
         1 => "FORMERR",
@@ -282,7 +287,7 @@ fn describe(code: u16, error: u16) -> String {
 
 /// The signature of a response.
 struct Tsig {
-    /// The message without it, as it was signed.
+    /// The message without the signature, as it was signed.
     message: Vec<u8>,
     time: u64,
     fudge: u16,
@@ -291,12 +296,12 @@ struct Tsig {
     other: Vec<u8>,
 }
 
-struct Reader<'a> {
+struct DnsReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DnsReader<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let taken = self.bytes.get(self.at..self.at.checked_add(count)?)?;
         self.at += count;
@@ -311,7 +316,7 @@ impl<'a> Reader<'a> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Goes past a name; one that points elsewhere ends there.
+    /// Skips a name; a compression pointer ends it.
     fn skip_name(&mut self) -> Option<()> {
         loop {
             let length = self.take(1)?[0];
@@ -331,7 +336,7 @@ impl<'a> Reader<'a> {
         self.skip(length.into())
     }
 
-    /// The last record, if it is a signature; `additional` is how many there are with it.
+    /// Parses the last record if it is a signature; `additional` is ARCOUNT with it.
     fn tsig(&mut self, additional: u16) -> Option<Tsig> {
         let mut message = self.bytes.get(..self.at)?.to_vec();
         self.skip_name()?;
@@ -368,7 +373,7 @@ mod tests {
     use super::*;
 
     fn key() -> TsigKey {
-        TsigKey::new("offramp.", Algorithm::HmacSha256, b"a secret of some bytes").unwrap()
+        TsigKey::new("offramp.", TsigHmac::HmacSha256, b"a secret of some bytes").unwrap()
     }
 
     fn now() -> SystemTime {
@@ -379,8 +384,8 @@ mod tests {
         Update { zone: "example.org", name: "_acme-challenge.a.example.org", value, add: true }
     }
 
-    /// What a name server sends back: the zone, and a signature over the request's.
-    fn response(pending: &Pending, code: u16, key: &TsigKey, error: u16) -> Vec<u8> {
+    /// A response of a name server: the zone, and a signature over that of the request.
+    fn response(pending: &PendingUpdate, code: u16, key: &TsigKey, error: u16) -> Vec<u8> {
         let mut message = Vec::new();
         for field in [pending.id, RESPONSE | UPDATE | code, 1, 0, 0, 0] {
             put16(&mut message, field);
@@ -405,7 +410,7 @@ mod tests {
     fn an_update_has_the_form_of_rfc_2136() {
         let (bytes, _) = update("value").signed(0x1234, &key(), now()).unwrap();
         assert_eq!(bytes[..12], [0x12, 0x34, 0x28, 0, 0, 1, 0, 0, 0, 1, 0, 1]);
-        let mut reader = Reader { bytes: &bytes, at: 12 };
+        let mut reader = DnsReader { bytes: &bytes, at: 12 };
         reader.skip_name().unwrap();
         assert_eq!((reader.get16(), reader.get16()), (Some(SOA), Some(IN)));
         let record = reader.at;
@@ -422,8 +427,8 @@ mod tests {
     #[test]
     fn only_what_the_key_has_signed_is_believed() {
         let (_, pending) = update("v").signed(7, &key(), now()).unwrap();
-        assert_eq!(pending.check(&response(&pending, 0, &key(), 0)), Ok(Answer::Done));
-        let other = TsigKey::new("offramp", Algorithm::HmacSha256, b"another").unwrap();
+        assert_eq!(pending.check(&response(&pending, 0, &key(), 0)), Ok(UpdateOutcome::Done));
+        let other = TsigKey::new("offramp", TsigHmac::HmacSha256, b"another").unwrap();
         assert_eq!(pending.check(&response(&pending, 0, &other, 0)), Err(NoAnswer::Unsigned));
         let mut unsigned = response(&pending, 0, &key(), 0);
         unsigned[11] = 0;
@@ -431,11 +436,13 @@ mod tests {
         let mut unrelated = response(&pending, 0, &key(), 0);
         unrelated[1] = 8;
         assert_eq!(pending.check(&unrelated), Err(NoAnswer::Unrelated));
-        let Ok(Answer::Refused(why)) = pending.check(&response(&pending, 9, &key(), 17)) else { panic!() };
+        let Ok(UpdateOutcome::Refused(why)) = pending.check(&response(&pending, 9, &key(), 17)) else {
+            panic!()
+        };
         assert!(why.contains("NOTAUTH") && why.contains("BADKEY"), "{why}");
         let mut truncated = response(&pending, 0, &key(), 0);
         truncated[2] |= 2;
-        assert_eq!(pending.check(&truncated), Ok(Answer::Truncated));
+        assert_eq!(pending.check(&truncated), Ok(UpdateOutcome::Truncated));
     }
 
     #[test]
@@ -443,17 +450,17 @@ mod tests {
         let long = "x".repeat(256);
         assert!(update(&long).signed(1, &key(), now()).is_err());
         for name in ["a..b", ".a", "a b.org", &"a".repeat(64), &"a.".repeat(130)] {
-            assert!(TsigKey::new(name, Algorithm::HmacSha512, b"").is_err(), "{name}");
+            assert!(TsigKey::new(name, TsigHmac::HmacSha512, b"").is_err(), "{name}");
         }
     }
 
     proptest! {
         #[test]
         fn any_value_comes_back_as_it_was(value in "[!-~]{0,255}", id: u16, sha512: bool) {
-            let algorithm = if sha512 { Algorithm::HmacSha512 } else { Algorithm::HmacSha256 };
+            let algorithm = if sha512 { TsigHmac::HmacSha512 } else { TsigHmac::HmacSha256 };
             let key = TsigKey::new("k", algorithm, b"secret").unwrap();
             let (bytes, pending) = update(&value).signed(id, &key, now()).unwrap();
-            let mut reader = Reader { bytes: &bytes, at: 12 };
+            let mut reader = DnsReader { bytes: &bytes, at: 12 };
             reader.skip_name().and_then(|()| reader.skip(4)).unwrap();
             reader.skip_record().unwrap();
             prop_assert!(bytes[..reader.at].ends_with(value.as_bytes()));
@@ -463,14 +470,14 @@ mod tests {
         #[test]
         fn no_bytes_are_believed_or_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0..120usize) {
             let (_, pending) = update("v").signed(7, &key(), now()).unwrap();
-            prop_assert!(pending.check(&bytes) != Ok(Answer::Done));
+            prop_assert!(pending.check(&bytes) != Ok(UpdateOutcome::Done));
             let mut damaged = response(&pending, 0, &key(), 0);
-            // The section of the zone, which is signed: its name, its type and its class.
+            // The zone section, which is signed: name, type and class.
             let at = 12 + at % 17;
             damaged[at] ^= 1 << (at % 8);
-            prop_assert!(pending.check(&damaged) != Ok(Answer::Done));
+            prop_assert!(pending.check(&damaged) != Ok(UpdateOutcome::Done));
             damaged.truncate(at);
-            prop_assert!(pending.check(&damaged) != Ok(Answer::Done));
+            prop_assert!(pending.check(&damaged) != Ok(UpdateOutcome::Done));
         }
     }
 }

@@ -6,18 +6,18 @@ use zeroize::Zeroizing;
 /// The kind of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyType {
-    /// ECDSA on P-256.
+    /// ECDSA on the curve P-256.
     P256,
-    /// ECDSA on P-384.
+    /// ECDSA on the curve P-384.
     P384,
-    /// RSA of 2048 bits.
+    /// RSA with a modulus of 2048 bits.
     Rsa2048,
-    /// RSA of 4096 bits.
+    /// RSA with a modulus of 4096 bits.
     Rsa4096,
 }
 
 impl KeyType {
-    /// The word for it, in configurations and names of files.
+    /// The name of the kind, in configurations and file names.
     pub fn as_str(self) -> &'static str {
         match self {
             KeyType::P256 => "p256",
@@ -28,10 +28,10 @@ impl KeyType {
     }
 }
 
-/// A new key as PEM. RSA takes up to a second or so.
+/// Generates a key in PEM. RSA may take a second.
 ///
 /// # Errors
-/// There is no randomness; the text says why.
+/// The reason for which there is no randomness.
 pub fn new_key(kind: KeyType) -> Result<Zeroizing<String>, String> {
     let key = match kind {
         KeyType::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
@@ -43,10 +43,10 @@ pub fn new_key(kind: KeyType) -> Result<Zeroizing<String>, String> {
     Ok(Zeroizing::new(key.serialize_pem()))
 }
 
-/// The request, in DER, for a certificate for `names` with this key.
+/// The signing request in DER for a certificate with these names and this key.
 ///
 /// # Errors
-/// The key or a name cannot be used; the text says why.
+/// The reason for which the key or a name is unusable.
 pub fn signing_request<S: AsRef<str>>(names: &[S], key: &str) -> Result<Vec<u8>, String> {
     let failed = |error: rcgen::Error| format!("cannot create a signing request: {error}");
     let key = KeyPair::from_pem(key).map_err(failed)?;

@@ -1,15 +1,16 @@
-//! When a certificate is renewed, and when a failed order is tried again.
+//! Renewal times of certificates, and pauses after failed orders.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// The most failed orders for a set of names in an hour. Let's Encrypt refuses the sixth failed validation of a name.
+/// The maximum number of failed orders per hour for a set of names. Let's Encrypt refuses the sixth failed
+/// validation of a name.
 pub const FAILURES_PER_HOUR: usize = 5;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The pauses after failed orders: five attempts in the first hour, then ever fewer.
+/// Pauses after failed orders: five attempts in the first hour, then fewer and fewer.
 const PAUSES: [Duration; 8] = [
     Duration::from_secs(60),
     Duration::from_secs(5 * 60),
@@ -21,72 +22,73 @@ const PAUSES: [Duration; 8] = [
     Duration::from_secs(6 * 3600),
 ];
 
-/// The longest that an authority can make anybody wait.
+/// The longest wait that an authority can impose.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// When a certificate is renewed of which the authority says nothing: after two thirds of its life and up to a twentieth
-/// of its life more, so that certificates of one day do not all come back on one day. `random` may be any number.
+/// The renewal time of a certificate without a suggestion of its authority: after two thirds of its lifetime,
+/// plus up to a twentieth of it, so that certificates of one day are not all renewed on one day. `random` may
+/// be any number.
 pub fn renewal(not_before: SystemTime, not_after: SystemTime, random: u64) -> SystemTime {
     let life = not_after.duration_since(not_before).unwrap_or_default();
     not_before + life / 3 * 2 + fraction(life / 20, random)
 }
 
-/// Before when a certificate that was obtained at `obtained` is not replaced, whatever its dates or its authority say:
-/// a third of the life that it had left then, and 36 hours at most. A clock that is wrong by months, or an authority that
-/// wants every certificate renewed at once, would else have one ordered after the other without end.
+/// The earliest replacement of a certificate obtained at `obtained`, whatever its dates or its authority say:
+/// after a third of its remaining lifetime at that time, at most 36 hours. Prevents endless orders under a
+/// clock that is wrong by months, or an authority that suggests immediate renewal of everything.
 pub fn not_sooner(obtained: SystemTime, not_after: SystemTime, now: SystemTime) -> SystemTime {
     if obtained > now {
-        // The clock was set back: nobody knows when that was.
+        // The clock was set back, so the time of issuance is unknown.
         return now;
     }
     let left = not_after.duration_since(obtained).unwrap_or_default();
     obtained + (left / 3).clamp(LEAST_SPACING, SPACING)
 }
 
-/// Between two certificates for the same names: Let's Encrypt issues five in a week.
+/// The spacing of certificates for the same names: Let's Encrypt issues five a week.
 const SPACING: Duration = Duration::from_secs(36 * 3600);
-/// For certificates of a few minutes, or of none.
+/// The spacing of certificates that last minutes, or have expired.
 const LEAST_SPACING: Duration = Duration::from_secs(20);
 
-/// The moment of a window in which a certificate is renewed as the authority suggests (RFC 9773 section 4.2).
+/// The renewal time within a window suggested by the authority (RFC 9773 §4.2).
 pub fn in_window(start: SystemTime, end: SystemTime, random: u64) -> SystemTime {
     start + fraction(end.duration_since(start).unwrap_or_default(), random)
 }
 
-/// After when a certificate is renewed in any case, whatever its authority suggests: a tenth of its life is left, so that
-/// an order that fails can be tried again before the certificate ends.
+/// The latest renewal time, whatever the authority suggests: a tenth of the lifetime is left, so that a
+/// failed order can be repeated before the certificate expires.
 pub fn latest(not_before: SystemTime, not_after: SystemTime) -> SystemTime {
     not_after - not_after.duration_since(not_before).unwrap_or_default() / 10
 }
 
 fn fraction(of: Duration, random: u64) -> Duration {
-    // The upper 32 bits of the number, as a share of one.
+    // The upper 32 bits as a fraction of one.
     of.mul_f64((random >> 32) as f64 / f64::from(u32::MAX))
 }
 
-/// The orders that failed since the last one that succeeded. Kept on disk, so that a restart does not forget them.
+/// Failed orders since the last success. Kept on disk, so that they survive a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
-    /// How many, in a row.
+    /// The number of failures in a row.
     pub count: u32,
-    /// The last ones, in seconds of Unix time; at most [`FAILURES_PER_HOUR`].
+    /// The last failures in seconds of Unix time; at most [`FAILURES_PER_HOUR`].
     last: Vec<u64>,
-    /// Until when the authority asked not to be asked, in seconds of Unix time.
+    /// The time in seconds of Unix time before which the authority asked for no further order.
     #[serde(default)]
     barred: u64,
 }
 
-/// Why an order is tried.
+/// The reason for an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// Its time has come.
+    /// Its scheduled time has come.
     Due,
-    /// Somebody started or reloaded the program, perhaps because he has put right what was wrong.
+    /// A start or reload of the program, perhaps after the operator corrected a mistake.
     Prompted,
 }
 
 impl Failures {
-    /// Notes a failed order, and how long the authority wants to be left alone.
+    /// Records a failed order, and the authority's `Retry-After`.
     pub fn note(&mut self, now: SystemTime, retry_after: Option<Duration>) {
         self.count = self.count.saturating_add(1);
         self.last.push(seconds(now));
@@ -95,11 +97,11 @@ impl Failures {
         self.barred = retry_after.map_or(0, |wait| seconds(now + wait.min(LONGEST_WAIT)));
     }
 
-    /// Before when no further order is tried.
+    /// The time of the next attempt.
     pub fn earliest(&self, now: SystemTime, occasion: Occasion, random: u64) -> SystemTime {
-        // A number that is no time says nothing.
+        // Ignores numbers that are not times.
         let at = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
-        // What lies in the future was noted before the clock was set back, and says nothing.
+        // Ignores failures in the future: they were recorded before the clock was set back.
         let past: Vec<SystemTime> = self.last.iter().copied().map(at).filter(|time| *time <= now).collect();
         let Some(last) = past.last() else { return now };
         let full = past.len() >= FAILURES_PER_HOUR;
@@ -201,7 +203,7 @@ mod tests {
             }
             assert!(life.is_zero() || orders <= 5, "{orders} in a week");
         }
-        // An ordinary renewal never waits for it.
+        // An ordinary renewal is never delayed by it.
         for life in [90 * DAY, 6 * DAY, 300, 60] {
             let due = renewal(at(0), at(life), 0);
             assert!(not_sooner(at(0), at(life), at(life)) <= due, "{life}");
@@ -220,7 +222,7 @@ mod tests {
         }
     }
 
-    /// The times at which an authority is asked that fails until `end`, with prompts at some moments.
+    /// The times of attempts at an authority that fails until `end`, with prompts at some moments.
     fn attempts(until: SystemTime, prompts: &[u64]) -> Vec<SystemTime> {
         let (begun, mut failures) = (at(1_800_000_000), Failures::default());
         let (mut now, mut times) = (begun, Vec::new());
@@ -242,11 +244,11 @@ mod tests {
     fn an_authority_that_is_down_for_a_week_is_asked_rarely_and_soon_after_it_is_back() {
         let (begun, week) = (at(1_800_000_000), Duration::from_secs(7 * DAY));
         let times = attempts(begun + week, &[]);
-        // Five in two hours, and one in six hours from then on.
+        // Five in two hours, and one per six hours from then on.
         assert!((28..=36).contains(&times.len()), "{}", times.len());
         let first = times.last().unwrap();
         assert!(first.duration_since(begun + week).unwrap_or_default() <= PAUSES[7] + PAUSES[7] / 10);
-        // Somebody who reloads every minute of the week gets five attempts an hour and no more.
+        // Reloads every minute of the week cause five attempts an hour and no more.
         let impatient: Vec<u64> = (0..7 * DAY / 60).map(|minute| minute * 60).collect();
         let times = attempts(begun + week, &impatient);
         assert!(times.len() <= 7 * 24 * FAILURES_PER_HOUR + FAILURES_PER_HOUR, "{}", times.len());
@@ -271,7 +273,7 @@ mod tests {
                 let hour = due(number).duration_since(night).unwrap().as_secs() / 3600;
                 *hours.entry(hour).or_insert(0u32) += 1;
             }
-            // A twentieth of the life: four days and a half, or seven hours.
+            // A twentieth of the lifetime: four days and a half, or seven hours.
             let span = life / 20 / 3600;
             let fullest = hours.values().max().copied().unwrap();
             assert!(hours.len() as u64 > span.min(200) / 2, "{life}: {hours:?}");
@@ -285,14 +287,15 @@ mod tests {
         let (begun, end) = (now - Duration::from_secs(DAY), now + Duration::from_secs(89 * DAY));
         let due = renewal(begun, end, 7);
         assert!(due > now);
-        // A year ahead it has ended, and is due at once: orders fail, as what is issued has ended too by this clock.
+        // A year ahead the certificate has expired and is due: orders fail, as what is issued has expired too
+        // by this clock.
         assert!(due < now + year);
         let mut failures = Failures::default();
         for _ in 0..20 {
             let at = failures.earliest(now + year, Occasion::Due, 7);
             failures.note(at, None);
         }
-        // Back again nothing is due, and nothing that was noted ahead keeps an order from being tried.
+        // Back again nothing is due, and failures recorded ahead delay nothing.
         assert_eq!(renewal(begun, end, 7), due);
         assert_eq!(failures.earliest(now, Occasion::Due, 7), now);
         // A year behind it is not valid yet, and not due.
@@ -316,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_bars_nobody() {
+    fn a_clock_that_jumps_delays_no_order() {
         let mut failures = Failures::default();
         let (now, year) = (at(1_800_000_000), Duration::from_secs(365 * DAY));
         (0..9).for_each(|_| failures.note(now + year, Some(HOUR)));

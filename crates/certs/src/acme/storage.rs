@@ -1,20 +1,21 @@
-//! What is kept of authorities: accounts, certificates, orders under way.
+//! Storage of ACME state: accounts, certificates, pending orders.
 //!
 //! ```text
 //! <state_dir>/acme/                     0700
 //!     accounts/<name>-<hash>.json       0600   the account's key and URL
-//!     certificates/<name>-<hash>/       0700   one for each set of names and kind of key
-//!         certificate.pem               0600   the chain and its key: one file, so that they always fit
-//!         issuer                        0600   the directory of the authority that issued it
-//!         order.json                    0600   the order under way, with its key
-//!         records.json                  0600   the DNS records that are set for it, and not yet removed
-//!         failures.json                 0600   the orders that failed since the last certificate
-//!         on_demand.json                0600   for one that a client has asked for: its name, and when it was used last
-//!     validations.json                  0600   the names whose validation failed in the last hour
+//!     certificates/<name>-<hash>/       0700   one per set of names and kind of key
+//!         certificate.pem               0600   the chain and its key in one file, so that they always match
+//!         issuer                        0600   the directory URL of the issuing authority
+//!         order.json                    0600   the pending order with its key
+//!         records.json                  0600   the DNS records set for it and not yet removed
+//!         failures.json                 0600   failed orders since the last certificate
+//!         on_demand.json                0600   for a certificate on demand: its name and last use
+//!     validations.json                  0600   the names with failed validations in the last hour
 //!     .lock                             0600   held by the process that orders
 //! ```
 //!
-//! Every file is written whole or not at all. The hashes only tell sets apart: what a file holds is compared before use.
+//! Every file is written atomically. The hashes only keep paths apart: the content of a file is compared
+//! before use.
 
 mod demanded;
 
@@ -28,64 +29,64 @@ use zeroize::Zeroizing;
 use super::request::KeyType;
 use super::schedule::Failures;
 use super::validations::Validations;
-use crate::certificate::{Certificate, Source};
+use crate::certificate::{Certificate, CertificateOrigin};
 use crate::disk;
 use crate::error::{ContentFault, Error, NameFault};
 use crate::file;
 use crate::name::DnsPattern;
 
-pub use demanded::{Demanded, Kept};
+pub use demanded::{Demanded, StoredPath};
 
-/// The directory `acme` of a state directory.
+/// The directory `acme` in a state directory.
 #[derive(Clone, Debug)]
 pub struct Storage {
     root: PathBuf,
 }
 
-/// The right to order, of one process at a time; given back when dropped, also by a process that dies.
+/// The exclusive right to order; released on drop and when the process dies.
 #[derive(Debug)]
 pub struct Lock {
-    _lock: disk::Lock,
+    _lock: disk::MintLock,
 }
 
-/// What a certificate is for: a set of names, and a kind of key.
+/// The subject of a certificate: a set of names, and a kind of key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Subject {
-    /// In the order given; the first names the directory.
+    /// The names in the order given; the first is part of the directory's name.
     names: Vec<DnsPattern>,
     key: KeyType,
 }
 
-/// An order under way.
+/// A pending order, so that it can be resumed.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct PendingOrder {
-    /// The directory of the authority.
+    /// The directory URL of the authority.
     pub directory: String,
-    /// The account that has ordered.
+    /// The URL of the account.
     pub account: String,
-    /// The profile that was asked for.
+    /// The certificate profile that was requested.
     pub profile: Option<String>,
-    /// The order's URL.
+    /// The URL of the order.
     pub url: String,
-    /// The key that the certificate will have, as PEM.
+    /// The key for the certificate in PEM.
     pub key: String,
-    /// How often it was gone on with.
+    /// The number of times that the order was resumed.
     #[serde(default)]
     pub resumed: u32,
 }
 
-/// DNS records that were set for a certificate which nobody wants any more, and perhaps not removed.
+/// DNS records set for a certificate that is no longer configured, perhaps not removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abandoned {
     file: PathBuf,
-    /// The name that each record proves, and its value.
+    /// For each record the name that it validates, and its value.
     pub records: Vec<(String, String)>,
-    /// The directory of the authority with which the order was, if that is known.
+    /// The directory URL of the authority of the order, if known.
     pub directory: Option<String>,
 }
 
 impl std::fmt::Debug for PendingOrder {
-    /// Without the key.
+    /// Omits the key, which is a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PendingOrder").field("url", &self.url).finish_non_exhaustive()
     }
@@ -98,10 +99,10 @@ impl Drop for PendingOrder {
 }
 
 impl Subject {
-    /// A set of names; each counts once.
+    /// A set of names without duplicates.
     ///
     /// # Errors
-    /// [`Error::Name`] for a name that cannot be in a certificate, or none at all.
+    /// [`Error::Name`] for an invalid name, or an empty set.
     pub fn new<S: AsRef<str>>(names: &[S], key: KeyType) -> Result<Self, Error> {
         let mut set: Vec<DnsPattern> = Vec::with_capacity(names.len());
         for text in names.iter().map(AsRef::as_ref) {
@@ -116,12 +117,12 @@ impl Subject {
         Ok(Subject { names: set, key })
     }
 
-    /// The names, in the order given.
+    /// The names in the order given.
     pub fn names(&self) -> &[DnsPattern] {
         &self.names
     }
 
-    /// The kind of key.
+    /// The kind of the key.
     pub fn key(&self) -> KeyType {
         self.key
     }
@@ -133,22 +134,22 @@ impl Subject {
         format!("{readable}-{:016x}", hash(sorted.iter().map(String::as_str).chain([self.key.as_str()])))
     }
 
-    /// Whether the certificate has all of the names.
+    /// Returns `true` if the certificate has all of the names.
     fn is_covered_by(&self, certificate: &Certificate) -> bool {
         self.names.iter().all(|name| certificate.names.contains(name))
     }
 }
 
 impl Storage {
-    /// The storage of a state directory; nothing is touched.
+    /// The storage of a state directory; does not touch the file system.
     pub fn new(state_dir: &Path) -> Self {
         Storage { root: state_dir.join("acme") }
     }
 
-    /// Makes the directories.
+    /// Creates the directories.
     ///
     /// # Errors
-    /// [`Error::Io`] where that is impossible.
+    /// [`Error::Io`]: a directory cannot be created.
     pub fn prepare(&self) -> Result<(), Error> {
         disk::create_private_dir(&self.root)?;
         disk::create_private_dir(&self.root.join("accounts"))?;
@@ -158,28 +159,28 @@ impl Storage {
     /// Takes the right to order; `None` if another process has it.
     ///
     /// # Errors
-    /// [`Error::Io`] where the lock cannot be had for another reason.
+    /// [`Error::Io`]: the lock fails for another reason.
     pub fn try_lock(&self) -> Result<Option<Lock>, Error> {
-        Ok(disk::Lock::try_take(&self.root)?.map(|lock| Lock { _lock: lock }))
+        Ok(disk::MintLock::try_take(&self.root)?.map(|lock| Lock { _lock: lock }))
     }
 
-    /// Where it is.
+    /// The path of the storage.
     pub fn path(&self) -> &Path {
         &self.root
     }
 
-    /// The account that `parts` tell apart: name first, then whatever makes it another account.
+    /// Reads the account identified by `parts`: its name, then everything that makes it a different account.
     ///
     /// # Errors
-    /// [`Error::Io`] if it is there and cannot be read.
+    /// [`Error::Io`]: the file exists but cannot be read.
     pub fn account(&self, parts: &[&str]) -> Result<Option<Zeroizing<String>>, Error> {
         read(&self.account_path(parts))
     }
 
-    /// Keeps an account.
+    /// Writes an account.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be written.
+    /// [`Error::Io`]: the file cannot be written.
     pub fn keep_account(&self, parts: &[&str], text: &str) -> Result<(), Error> {
         self.prepare()?;
         disk::write(&self.account_path(parts), text.as_bytes(), 0o600)
@@ -194,13 +195,13 @@ impl Storage {
         self.root.join("certificates").join(subject.directory_name())
     }
 
-    /// The certificate of this set, expired or not; `None` where there is none that can be used.
+    /// The certificate of this set, expired or not; `None` if there is no usable one.
     pub fn certificate(&self, subject: &Subject, now: SystemTime) -> Option<Certificate> {
         let path = self.directory(subject).join("certificate.pem");
         load(&path, now).ok().filter(|certificate| subject.is_covered_by(certificate))
     }
 
-    /// Every certificate that is kept and valid, whatever it is for.
+    /// Every stored certificate that is valid, for any set.
     pub fn certificates(&self, now: SystemTime) -> Vec<Certificate> {
         let directories = std::fs::read_dir(self.root.join("certificates"));
         let paths =
@@ -214,29 +215,29 @@ impl Storage {
         std::fs::read_to_string(self.directory(subject).join("issuer")).ok()
     }
 
-    /// When this set's certificate was put here, by the clock of that time.
+    /// The time at which this set's certificate was stored, by the clock of that time.
     pub fn obtained(&self, subject: &Subject) -> Option<SystemTime> {
         let path = self.directory(subject).join("certificate.pem");
         std::fs::metadata(path).and_then(|found| found.modified()).ok()
     }
 
-    /// The key of this set's certificate, as PEM.
+    /// The key of this set's certificate in PEM.
     pub fn key(&self, subject: &Subject) -> Option<Zeroizing<String>> {
         let text = read(&self.directory(subject).join("certificate.pem")).ok()??;
         let begin = text.find(KEY)?;
         Some(Zeroizing::new(text[begin..].to_owned()))
     }
 
-    /// The file with this set's certificate and its key, whether it is there or not.
+    /// The path of this set's certificate and key, even if there is none.
     pub fn file(&self, subject: &Subject) -> PathBuf {
         self.directory(subject).join("certificate.pem")
     }
 
-    /// Writes this set's chain to `cert` and its key to `key`; without `key`, both to `cert`. The key first, so that
-    /// whoever watches the chain finds the key that it belongs to.
+    /// Writes this set's chain to `cert` and its key to `key`, or both to `cert`. The key is written first,
+    /// so that a watcher of the chain finds the matching key.
     ///
     /// # Errors
-    /// [`Error::Io`] if there is no certificate, or one of the files cannot be written.
+    /// [`Error::Io`]: there is no certificate, or a file cannot be written.
     pub fn export(&self, subject: &Subject, cert: &Path, key: Option<&Path>) -> Result<(), Error> {
         let path = self.file(subject);
         let text = std::fs::read_to_string(&path).map_err(|error| Error::io("read", &path, error))?;
@@ -247,11 +248,11 @@ impl Storage {
         disk::write(cert, chain.as_bytes(), 0o644)
     }
 
-    /// Checks a chain and its key as a client would meet them, and puts them in the place of the old ones.
+    /// Checks a chain and its key as a client would, and replaces the stored ones.
     ///
     /// # Errors
-    /// What [`file::load`] refuses (a key that does not fit above all), [`Error::Content`] if a name is
-    /// missing or it is no longer valid, [`Error::Io`] if it cannot be written: the old one stays.
+    /// Those of [`file::load`], above all for a key that does not match; [`Error::Content`] for a missing
+    /// name or an expired certificate; [`Error::Io`] if it cannot be written. The old certificate stays.
     pub fn keep_certificate(
         &self,
         subject: &Subject,
@@ -283,7 +284,7 @@ impl Storage {
         });
         match kept {
             Ok(mut certificate) => {
-                certificate.source = Source::Acme { path };
+                certificate.source = CertificateOrigin::Acme { path };
                 Ok(certificate)
             }
             Err(error) => {
@@ -293,44 +294,44 @@ impl Storage {
         }
     }
 
-    /// The order under way for this set.
+    /// The pending order of this set.
     pub fn order(&self, subject: &Subject) -> Option<PendingOrder> {
         self.json(subject, ORDER)
     }
 
-    /// Keeps an order under way.
+    /// Writes a pending order.
     ///
     /// # Errors
-    /// [`Error::Io`] where it cannot be written.
+    /// [`Error::Io`]: the file cannot be written.
     pub fn keep_order(&self, subject: &Subject, order: &PendingOrder) -> Result<(), Error> {
         self.keep_json(subject, ORDER, order)
     }
 
-    /// Forgets the order: it has ended.
+    /// Removes the order, which has ended.
     pub fn forget_order(&self, subject: &Subject) {
         self.forget(subject, ORDER);
     }
 
-    /// The DNS records that were set and perhaps not removed: the name that each proves, and its value.
+    /// DNS records that may be set: for each the name that it validates, and its value.
     pub fn records(&self, subject: &Subject) -> Vec<(String, String)> {
         self.json(subject, RECORDS).unwrap_or_default()
     }
 
-    /// Notes the DNS records that are about to be set.
+    /// Writes the DNS records that are about to be set.
     ///
     /// # Errors
-    /// [`Error::Io`] where they cannot be written.
+    /// [`Error::Io`]: the file cannot be written.
     pub fn keep_records(&self, subject: &Subject, records: &[(String, String)]) -> Result<(), Error> {
         self.keep_json(subject, RECORDS, &records)
     }
 
-    /// Forgets the DNS records: they were removed.
+    /// Removes the record of DNS records, which were removed.
     pub fn forget_records(&self, subject: &Subject) {
         self.forget(subject, RECORDS);
     }
 
-    /// The DNS records of every set but these. Sets that were ordered on demand are left out: nobody knows whether they
-    /// are wanted.
+    /// DNS records of all sets except `wanted`. Sets ordered on demand are left out: they may be wanted
+    /// again.
     pub fn abandoned(&self, wanted: &[Subject]) -> Vec<Abandoned> {
         let wanted: Vec<PathBuf> = wanted.iter().map(|subject| self.directory(subject)).collect();
         let directories = std::fs::read_dir(self.root.join("certificates"));
@@ -349,39 +350,39 @@ impl Storage {
         all
     }
 
-    /// Forgets these records: they were removed.
+    /// Removes the record of these DNS records, which were removed.
     pub fn forget_abandoned(&self, abandoned: &Abandoned) {
         let _ = std::fs::remove_file(&abandoned.file);
     }
 
-    /// The orders that failed since the last certificate.
+    /// Failed orders since the last certificate.
     pub fn failures(&self, subject: &Subject) -> Failures {
         self.json(subject, FAILURES).unwrap_or_default()
     }
 
-    /// Keeps the failures.
+    /// Writes the failed orders.
     ///
     /// # Errors
-    /// [`Error::Io`] where they cannot be written.
+    /// [`Error::Io`]: the file cannot be written.
     pub fn keep_failures(&self, subject: &Subject, failures: &Failures) -> Result<(), Error> {
         self.keep_json(subject, FAILURES, failures)
     }
 
-    /// Forgets the failures: there is a certificate.
+    /// Removes the failed orders after a success.
     pub fn forget_failures(&self, subject: &Subject) {
         self.forget(subject, FAILURES);
     }
 
-    /// The validations of names that failed.
+    /// Failed validations by name.
     pub fn validations(&self) -> Validations {
         let text = read(&self.root.join(VALIDATIONS)).ok().flatten();
         text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 
-    /// Keeps the validations that failed.
+    /// Writes the failed validations.
     ///
     /// # Errors
-    /// [`Error::Io`] where they cannot be written.
+    /// [`Error::Io`]: the file cannot be written.
     pub fn keep_validations(&self, validations: &Validations) -> Result<(), Error> {
         let path = self.root.join(VALIDATIONS);
         let text =
@@ -392,11 +393,11 @@ impl Storage {
 
     /// Removes everything about this set: certificate, key, order and failures.
     pub fn remove(&self, subject: &Subject) {
-        // What stays is looked at again, and removed then.
+        // Leftovers are found and removed the next time.
         let _ = std::fs::remove_dir_all(self.directory(subject));
     }
 
-    /// What cannot be read is as good as absent: it is only about going on.
+    /// Reads a JSON file. An unreadable one counts as absent: it only serves to resume.
     fn json<T: DeserializeOwned>(&self, subject: &Subject, name: &str) -> Option<T> {
         let text = read(&self.directory(subject).join(name)).ok()??;
         serde_json::from_str(&text).ok()
@@ -412,12 +413,12 @@ impl Storage {
     }
 
     fn forget(&self, subject: &Subject, name: &str) {
-        // One that stays is looked at again, and found to be over.
+        // A leftover is found the next time, and recognised as ended.
         let _ = std::fs::remove_file(self.directory(subject).join(name));
     }
 }
 
-/// How a key begins that this program has made.
+/// The first line of the keys that this program writes.
 const KEY: &str = "-----BEGIN PRIVATE KEY-----";
 const ORDER: &str = "order.json";
 const RECORDS: &str = "records.json";
@@ -426,7 +427,7 @@ const VALIDATIONS: &str = "validations.json";
 
 fn load(path: &Path, now: SystemTime) -> Result<Certificate, Error> {
     let mut certificate = file::load(path, None, now)?.certificate;
-    certificate.source = Source::Acme { path: path.to_owned() };
+    certificate.source = CertificateOrigin::Acme { path: path.to_owned() };
     Ok(certificate)
 }
 

@@ -1,4 +1,4 @@
-//! How often authorities have failed to validate a name: they limit that by name, whatever certificate it is for.
+//! Failed validations by name: authorities limit them per name, across certificates.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,18 +9,18 @@ use super::schedule::FAILURES_PER_HOUR;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Names with failures that are remembered; with more in one hour the first of the alphabet go.
+/// The maximum number of names; beyond it the first in alphabetical order are dropped.
 const MOST: usize = 10_000;
 
-/// The validations that failed in the last hour. Kept on disk, so that a restart does not forget them.
+/// Failed validations in the last hour. Kept on disk, so that they survive a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Validations {
-    /// By authority and name: the times, in seconds of Unix time.
+    /// By authority and name: times in seconds of Unix time.
     failed: BTreeMap<String, Vec<u64>>,
 }
 
 impl Validations {
-    /// Notes that the authority with this directory has failed to validate `name`.
+    /// Records that the authority with this directory URL failed to validate `name`.
     pub fn note(&mut self, directory: &str, name: &str, now: SystemTime) {
         self.failed.retain(|_, times| {
             times.retain(|time| within_the_last_hour(at(*time), now));
@@ -35,7 +35,7 @@ impl Validations {
         }
     }
 
-    /// Before when the authority is not asked for these names again.
+    /// The time before which the authority must not be asked for these names again.
     pub fn earliest<'a>(
         &self,
         directory: &str,
@@ -46,25 +46,25 @@ impl Validations {
             let times = self.failed.get(&key(directory, name))?;
             let mut recent = times.iter().copied().map(at).filter(|time| within_the_last_hour(*time, now));
             let first = recent.next()?;
-            // The first of as many as are kept.
+            // The oldest of the failures that count.
             (recent.count() + 1 >= FAILURES_PER_HOUR).then_some(first + HOUR)
         };
         names.filter_map(barred).max().unwrap_or(now).max(now)
     }
 }
 
-/// What lies in the future was noted before the clock was set back, and says nothing.
+/// Ignores failures in the future: they were recorded before the clock was set back.
 fn within_the_last_hour(time: SystemTime, now: SystemTime) -> bool {
     now.duration_since(time).is_ok_and(|since| since < HOUR)
 }
 
-/// A number that is no time was long ago.
+/// Numbers that are not times count as long ago.
 fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH)
 }
 
 fn key(directory: &str, name: &str) -> String {
-    // A wildcard is proved by the name beside it.
+    // A wildcard is validated by its base name.
     let name = name.strip_prefix("*.").unwrap_or(name);
     format!("{directory} {}", name.to_ascii_lowercase())
 }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn another_name_and_another_authority_are_not_concerned() {
+    fn other_names_and_authorities_are_not_limited() {
         let mut validations = Validations::default();
         let now = at(1_800_000_000);
         (0..9).for_each(|_| validations.note(CA, "a.test", now));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_bars_nobody_and_memory_is_bounded() {
+    fn a_clock_that_jumps_delays_no_order_and_memory_is_bounded() {
         let mut validations = Validations::default();
         let (now, year) = (at(1_800_000_000), Duration::from_secs(365 * 24 * 3600));
         (0..9).for_each(|_| validations.note(CA, "a.test", now + year));

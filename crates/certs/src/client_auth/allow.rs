@@ -1,7 +1,8 @@
-//! Whom of those that a CA vouches for to let in: patterns for the names of a certificate, and pins of its key.
+//! Admission of verified client certificates: patterns for their names, and pins of their keys.
 //!
-//! A `dns:` pattern looks at subjectAltName alone, never at the CN, and a client's own wildcard names nobody. Where a
-//! certificate has several CNs only the first counts, the one that is logged; of several OUs any one does.
+//! A `dns:` pattern applies to subjectAltName only, never to the CN, and a wildcard in the client's
+//! certificate matches nothing. Of several CNs only the first counts, which is the one that is logged; of
+//! several OUs any one does.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,12 +15,13 @@ use ipnet::IpNet;
 
 use crate::describe;
 use crate::error::{Error, PatternFault};
+use crate::facts::AlternativeNames;
 use crate::name::DnsPattern;
-use crate::x509::{self, AlternativeNames};
+use crate::x509;
 
-/// Whom of those that a CA vouches for to let in.
+/// The list of patterns for admitted certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allow {
+pub struct AllowList {
     patterns: Vec<Pattern>,
 }
 
@@ -30,7 +32,7 @@ pub enum Pattern {
     Dns(DnsPattern),
     /// `uri:` a URI in subjectAltName, compared as written; `*` is any run of characters.
     Uri(Box<str>),
-    /// `ip:` an address in subjectAltName, or a network that it is in.
+    /// `ip:` an address in subjectAltName, or a network that contains it.
     Ip(IpNet),
     /// `cn:` the Common Name of the subject, compared as written; `*` is any run of characters.
     CommonName(Box<str>),
@@ -40,7 +42,7 @@ pub enum Pattern {
     Pin([u8; 32]),
 }
 
-/// A network, or one address.
+/// Parses a network or a single address.
 fn network(text: &str) -> Option<IpNet> {
     if text.contains('/') { text.parse().ok() } else { Some(text.parse::<IpAddr>().ok()?.into()) }
 }
@@ -87,15 +89,14 @@ impl fmt::Display for Pattern {
     }
 }
 
-impl Allow {
-    /// A list of patterns, any of which admits. The empty list admits every certificate that the CA
-    /// vouches for.
+impl AllowList {
+    /// A list of patterns, any of which admits. The empty list admits every certificate that verifies.
     pub fn new(patterns: Vec<Pattern>) -> Self {
-        Allow { patterns }
+        AllowList { patterns }
     }
 
-    /// Whether the certificate `leaf_der`, verified before, is let in. One that cannot be parsed is
-    /// not, unless the list is empty.
+    /// Returns `true` if the verified certificate `leaf_der` is admitted. One that cannot be parsed is
+    /// admitted by the empty list only.
     pub fn matches(&self, leaf_der: &[u8]) -> bool {
         if self.patterns.is_empty() {
             return true;
@@ -119,15 +120,16 @@ impl Allow {
     }
 }
 
-/// Whether a name of the client's is a proper one and fits: a wildcard is no client's name.
+/// Returns `true` if a name of the client's certificate matches and is not a wildcard.
 fn admits(pattern: &DnsPattern, name: &str) -> bool {
     DnsPattern::parse(name).is_ok_and(|name| !name.is_wildcard() && pattern.matches(name.host()))
 }
 
-/// Whether `text` is `glob` with each `*` replaced by any run of characters, also by none.
+/// Returns `true` if `text` matches `glob`, in which `*` stands for any run of characters, empty ones
+/// included.
 ///
-/// Takes time in proportion to the product of the lengths at worst: on a mismatch only the latest `*`
-/// takes one more character, as an earlier one need never take more than it has.
+/// Takes time proportional to the product of the lengths at worst: after a mismatch only the last `*` is
+/// extended, as an earlier one need never be.
 fn glob_matches(glob: &str, text: &str) -> bool {
     let (glob, text) = (glob.as_bytes(), text.as_bytes());
     let (mut g, mut t) = (0, 0);

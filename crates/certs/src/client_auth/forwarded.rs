@@ -1,5 +1,5 @@
-//! A client's certificate as the value of header fields, for HTTP servers: `Client-Cert` and `Client-Cert-Chain`
-//! (RFC 9440), and Envoy's `X-Forwarded-Client-Cert`.
+//! Client certificates in header fields for HTTP servers: `Client-Cert` and `Client-Cert-Chain` (RFC 9440),
+//! and Envoy's `X-Forwarded-Client-Cert`.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::x509::Facts;
+use crate::facts::CertificateFacts;
 
 /// The value of `Client-Cert`: the leaf as a byte sequence (RFC 9440 §2.2, RFC 8941 §3.3.5).
 #[must_use]
@@ -15,19 +15,20 @@ pub fn client_cert(leaf_der: &[u8]) -> String {
     format!(":{}:", BASE64_STANDARD.encode(leaf_der))
 }
 
-/// The value of `Client-Cert-Chain`: the certificates behind the leaf, in the order of the handshake (RFC 9440 §2.3).
-/// `None` where there are none.
+/// The value of `Client-Cert-Chain`: the certificates after the leaf, in the order of the handshake (RFC 9440
+/// §2.3). `None` without any.
 #[must_use]
 pub fn client_cert_chain<T: AsRef<[u8]>>(chain: &[T]) -> Option<String> {
     let items: Vec<String> = chain.iter().map(|der| client_cert(der.as_ref())).collect();
     (!items.is_empty()).then(|| items.join(", "))
 }
 
-/// The value of `X-Forwarded-Client-Cert`, one element: the hash of the certificate, itself as PEM that is
-/// percent-encoded, its subject, and the URIs and DNS names in its subjectAltName. `None` where it cannot be parsed.
+/// The value of `X-Forwarded-Client-Cert`, one element: the hash of the certificate, the certificate in
+/// percent-encoded PEM, its subject, and the URIs and DNS names in its subjectAltName. `None` if it cannot be
+/// parsed.
 #[must_use]
 pub fn x_forwarded_client_cert(leaf_der: &[u8]) -> Option<String> {
-    let facts = Facts::read(leaf_der).ok()?;
+    let facts = CertificateFacts::read(leaf_der).ok()?;
     let mut text = String::from("Hash=");
     for byte in digest::digest(&digest::SHA256, leaf_der).as_ref() {
         // Writing to a string cannot fail.
@@ -40,7 +41,7 @@ pub fn x_forwarded_client_cert(leaf_der: &[u8]) -> Option<String> {
     for (key, values) in [("URI", &facts.alternative.uris), ("DNS", &facts.alternative.dns)] {
         for value in values {
             let _ = write!(text, ";{key}=");
-            // A value with a delimiter in it is quoted.
+            // Values with delimiters are quoted.
             if value.contains([',', ';', '=', '"', ' ']) {
                 quote(value, &mut text);
             } else {
@@ -57,7 +58,7 @@ fn pem(der: &[u8]) -> String {
     pem.push_str("-----BEGIN CERTIFICATE-----\n");
     let mut rest = text.as_str();
     while !rest.is_empty() {
-        // Base64 is ASCII.
+        // Base64 is ASCII, so every index is a character boundary.
         let (line, after) = rest.split_at(rest.len().min(64));
         pem.push_str(line);
         pem.push('\n');
@@ -67,7 +68,7 @@ fn pem(der: &[u8]) -> String {
     pem
 }
 
-/// Everything but the unreserved characters (RFC 3986 §2.3).
+/// Percent-encodes everything but the unreserved characters (RFC 3986 §2.3).
 fn percent_encode(text: &str, out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -78,7 +79,7 @@ fn percent_encode(text: &str, out: &mut String) {
     }
 }
 
-/// In double quotes, with those in it escaped.
+/// Appends a quoted string, with quotes in it escaped.
 fn quote(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {
@@ -90,7 +91,7 @@ fn quote(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// What a field may hold: no control characters, and none that applications read in several ways.
+/// Replaces characters that fields may not hold: controls, and those that applications interpret differently.
 fn printable(c: char) -> char {
     if c.is_ascii_graphic() || c == ' ' { c } else { '?' }
 }

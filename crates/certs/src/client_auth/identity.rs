@@ -1,12 +1,14 @@
-//! Who a client's certificate says it is, on one line: for the event and the log line of a refusal.
+//! The names of a client certificate on one line, for events and log lines of a refusal.
 
-use crate::x509::Facts;
+use crate::facts::CertificateFacts;
 
-/// The subject, the alternative names, the issuer and the serial number of a certificate in DER, for people. What is
-/// not printable is escaped, and long names are cut. A certificate that cannot be parsed says nothing.
+/// Subject, alternative names, issuer and serial number of a certificate in DER, for people. Unprintable
+/// characters are escaped, and long names are cut. Empty for a certificate that cannot be parsed.
 #[must_use]
 pub fn identity(leaf_der: &[u8]) -> String {
-    let Ok(facts) = Facts::read(leaf_der) else { return "a certificate that cannot be read".to_owned() };
+    let Ok(facts) = CertificateFacts::read(leaf_der) else {
+        return "a certificate that cannot be read".to_owned();
+    };
     let mut parts = vec![facts.subject_text.clone()];
     let names = &facts.alternative;
     parts.extend(names.dns.iter().map(|name| format!("dns:{name}")));
@@ -22,7 +24,7 @@ pub fn identity(leaf_der: &[u8]) -> String {
     text
 }
 
-/// One name, printable, with at most so many characters of it.
+/// Cuts a name and makes it printable.
 fn cut(name: &str) -> String {
     let mut text: String = name.chars().take(LONGEST).flat_map(char::escape_debug).collect();
     if name.chars().nth(LONGEST).is_some() {
@@ -31,8 +33,8 @@ fn cut(name: &str) -> String {
     text
 }
 
-/// The most names that are shown.
+/// The maximum number of names shown.
 const MOST_NAMES: usize = 4;
 
-/// The most characters that are shown of a name.
+/// The maximum length of a shown name, in characters.
 const LONGEST: usize = 64;

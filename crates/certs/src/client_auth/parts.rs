@@ -1,35 +1,35 @@
-//! The parts of a client's certificate, for fields that tell servers of it.
+//! The parts of a client certificate, for header fields to servers.
 
 use std::fmt::Write as _;
 
 use aws_lc_rs::digest;
 
-use crate::x509::Facts;
+use crate::facts::CertificateFacts;
 
-/// What a certificate says. Texts are as they are in it: whoever passes them on makes them safe.
+/// The fields of a certificate. Texts are unescaped: writers must make them safe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateParts {
-    /// The first common name of the subject; empty where there is none.
+    /// The first common name of the subject; empty without one.
     pub common_name: String,
     /// The subject, such as `C=DE, O=Example, CN=anna`; values are escaped (RFC 4514 §2.4).
     pub subject: String,
     /// The issuer in the same form.
     pub issuer: String,
-    /// The serial number, in hexadecimal.
+    /// The serial number in hexadecimal.
     pub serial: String,
-    /// The DNS names of the alternative names, with commas between them; a comma in a name is `%2C`.
+    /// The DNS names in subjectAltName, separated by commas; a comma in a name is `%2C`.
     pub dns: String,
-    /// The URIs of the alternative names, in the same form.
+    /// The URIs in subjectAltName, in the same form.
     pub uri: String,
     /// The SHA-256 of the certificate in DER, in hexadecimal.
     pub fingerprint: String,
 }
 
 impl CertificateParts {
-    /// The parts of a certificate in DER; `None` where it cannot be read.
+    /// The parts of a certificate in DER; `None` if it cannot be parsed.
     #[must_use]
     pub fn of(leaf_der: &[u8]) -> Option<Self> {
-        let facts = Facts::read(leaf_der).ok()?;
+        let facts = CertificateFacts::read(leaf_der).ok()?;
         let mut fingerprint = String::with_capacity(64);
         for byte in digest::digest(&digest::SHA256, leaf_der).as_ref() {
             // Writing to a string cannot fail.

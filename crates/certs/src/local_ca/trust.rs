@@ -1,9 +1,9 @@
-//! How to make clients trust the local CA, for people: the text of `offramp ca`.
+//! Instructions for trusting the local CA: the text of `offramp ca`.
 
 use std::path::Path;
 
-/// Instructions for trusting the CA certificate at `path`: once with curl, for a Debian system, for
-/// Firefox and Chromium, and for macOS. Ends with a line break.
+/// Instructions for trusting the CA certificate at `path`: on this machine, once with curl, on Debian, in Firefox and
+/// Chromium, and on macOS. Ends with a line break.
 pub fn trust_instructions(path: &Path) -> String {
     let path = quoted(&path.display().to_string());
     format!(
@@ -12,7 +12,10 @@ The local CA's certificate is {path}
 Give clients only this file. Keep the key beside it on this machine: anyone who has the key can
 pretend to be any site to every client that trusts this CA.
 
-Once, with curl:
+This machine: the system, the browsers of this user, and Java (--print shows the commands):
+    sudo offramp ca trust {path}
+
+Once, with curl (a service has port 443: https://localhost/):
     curl --cacert {path} https://localhost:8443/
 
 Debian, Ubuntu (curl, wget, Python, git and most other programs):
@@ -34,7 +37,7 @@ macOS (copy the file there first):
     )
 }
 
-/// `text` as one word of a shell.
+/// Quotes `text` as one word of a shell.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

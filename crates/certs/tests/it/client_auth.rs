@@ -1,6 +1,6 @@
 //! Client certificates: trust anchors, and who is let in.
 
-use offramp_certs::client_auth::{Allow, load_roots};
+use offramp_certs::client_auth::{AllowList, load_roots};
 use offramp_certs::describe::Description;
 use offramp_certs::{Concern, ContentFault, Error};
 use rustls_pki_types::CertificateDer;
@@ -13,8 +13,8 @@ fn client(common_name: &str, names: &[&str]) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap()
 }
 
-fn allow(patterns: &[&str]) -> Allow {
-    Allow::new(patterns.iter().map(|pattern| pattern.parse().unwrap()).collect())
+fn allow(patterns: &[&str]) -> AllowList {
+    AllowList::new(patterns.iter().map(|pattern| pattern.parse().unwrap()).collect())
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn patterns_admit_whom_they_name() {
 
 #[test]
 fn an_empty_list_admits_and_garbage_is_not_admitted() {
-    assert!(Allow::default().matches(&client("x", &[])));
+    assert!(AllowList::default().matches(&client("x", &[])));
     let der = client("backup", &[]);
     let list = allow(&["cn:*", "dns:*.a", "uri:*"]);
     for end in 0..der.len() {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use offramp_certs::client_auth::load_roots;
 use offramp_certs::file::{Loaded, load};
-use offramp_certs::{Concern, ContentFault, Error, KeyKind, PairFault, Source};
+use offramp_certs::{CertificateOrigin, Concern, ContentFault, Error, KeyKind, PairFault};
 use rustls::SignatureScheme;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -67,7 +67,7 @@ fn a_chain_and_its_key_load_in_any_order_and_combination() {
         assert_eq!(names, ["example.org", "*.example.org"]);
         assert_eq!(certificate.kind, KeyKind::Ecdsa);
         assert_eq!(certificate.not_after, present() + 60 * DAY);
-        assert_eq!(certificate.source, Source::Files { cert: first, key: second });
+        assert_eq!(certificate.source, CertificateOrigin::Files { cert: first, key: second });
         let chain: Vec<Option<String>> = certificate
             .certified_key
             .cert
@@ -345,10 +345,7 @@ fn files_that_cannot_be_read_are_named() {
     assert_eq!(content_fault(dir.path(), None).1, ContentFault::NotAFile);
     assert_eq!(content_fault(Path::new("/dev/zero"), None).1, ContentFault::NotAFile);
     let large = dir.file("large", vec![b'\n'; (1 << 20) + 1]);
-    assert_eq!(
-        content_fault(&large, None).1,
-        ContentFault::TooLarge { most: offramp_certs::file::MAX_FILE_SIZE }
-    );
+    assert_eq!(content_fault(&large, None).1, ContentFault::TooLarge { most: offramp_certs::MAX_FILE_SIZE });
 
     let locked = dir.file("locked.pem", "");
     chmod(&locked, 0);

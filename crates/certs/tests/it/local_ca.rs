@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use offramp_certs::local_ca::{CA_LIFE, LEAF_LIFE, LocalCa};
-use offramp_certs::{CaFault, Certificate, Concern, Error, KeyKind, NameFault, Source};
+use offramp_certs::{CaFault, Certificate, CertificateOrigin, Concern, Error, KeyKind, NameFault};
 use rustls::pki_types::{ServerName, UnixTime};
 
 use crate::fixtures::{Authority, DAY, Dir, Leaf, chmod, mode, present, self_signed};
@@ -34,7 +34,7 @@ fn minting_leaves_private_files_that_openssl_verifies() {
     assert_eq!(ca.certificate_path(), home.join("ca.pem"));
     assert_eq!(ca.warnings(), []);
     let certificate = ca.issue(NAMES, now).unwrap();
-    let Source::LocalCa { path } = &certificate.source else { panic!("{:?}", certificate.source) };
+    let CertificateOrigin::LocalCa { path } = &certificate.source else { panic!("{:?}", certificate.source) };
     assert_eq!(path.parent(), Some(home.join("issued").as_path()));
     for (path, expected) in [
         (home.clone(), 0o700),
@@ -129,7 +129,7 @@ fn what_was_issued_and_does_not_fit_is_minted_anew() {
     let dir = Dir::new();
     let ca = LocalCa::open_or_create(dir.path(), present()).unwrap();
     let first = ca.issue(NAMES, present()).unwrap();
-    let Source::LocalCa { path } = &first.source else { panic!("{:?}", first.source) };
+    let CertificateOrigin::LocalCa { path } = &first.source else { panic!("{:?}", first.source) };
     let whole = std::fs::read_to_string(path).unwrap();
     let foreign = Authority::root("foreign").issue(&Leaf { names: NAMES, ..Leaf::default() });
     for content in [String::new(), whole[..whole.len() / 2].to_owned(), foreign.cert + &foreign.key] {

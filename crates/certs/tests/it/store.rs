@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use offramp_certs::store::{By, Entry, Pick, Store};
+use offramp_certs::store::{CertificateStore, MatchKind, Pick, StoreEntry};
 use offramp_certs::{Certificate, KeyKind};
 use proptest::prelude::*;
 use rustls::SignatureScheme;
@@ -30,13 +30,17 @@ fn of_kind(kind: KeyKind, names: &[&str]) -> Arc<Certificate> {
     certificate(&Leaf { names, algorithm, ..Leaf::default() })
 }
 
-fn store(certificates: &[(&Arc<Certificate>, bool)]) -> Store {
+fn store(certificates: &[(&Arc<Certificate>, bool)]) -> CertificateStore {
     let entries =
-        certificates.iter().map(|(c, default)| Entry { certificate: Arc::clone(c), default: *default });
-    Store::new(entries, present())
+        certificates.iter().map(|(c, default)| StoreEntry { certificate: Arc::clone(c), default: *default });
+    CertificateStore::new(entries, present())
 }
 
-fn picked(store: &Store, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<(Arc<Certificate>, By)> {
+fn picked(
+    store: &CertificateStore,
+    name: Option<&str>,
+    schemes: &[SignatureScheme],
+) -> Option<(Arc<Certificate>, MatchKind)> {
     match store.pick(name, schemes) {
         Pick::Found { certificate, by } => Some((Arc::clone(certificate), by)),
         Pick::NoneForName => None,
@@ -45,11 +49,11 @@ fn picked(store: &Store, name: Option<&str>, schemes: &[SignatureScheme]) -> Opt
 
 #[track_caller]
 fn assert_picked(
-    store: &Store,
+    store: &CertificateStore,
     name: Option<&str>,
     schemes: &[SignatureScheme],
     expected: &Arc<Certificate>,
-    how: By,
+    how: MatchKind,
 ) {
     let (found, by) = picked(store, name, schemes).expect("a certificate");
     assert!(Arc::ptr_eq(&found, expected), "{name:?} got {:?}", found.names);
@@ -62,25 +66,25 @@ fn exact_before_wildcard_before_default() {
     let wildcard = of_kind(KeyKind::Ecdsa, &["*.example.org"]);
     let default = of_kind(KeyKind::Ecdsa, &["example.net"]);
     let some = store(&[(&wildcard, false), (&default, true), (&exact, false)]);
-    assert_picked(&some, Some("git.example.org"), &[ECDSA], &exact, By::Exact);
-    assert_picked(&some, Some("GIT.Example.Org."), &[ECDSA], &exact, By::Exact);
-    assert_picked(&some, Some("www.example.org"), &[ECDSA], &wildcard, By::Wildcard);
-    assert_picked(&some, Some("WWW.EXAMPLE.ORG"), &[ECDSA], &wildcard, By::Wildcard);
+    assert_picked(&some, Some("git.example.org"), &[ECDSA], &exact, MatchKind::Exact);
+    assert_picked(&some, Some("GIT.Example.Org."), &[ECDSA], &exact, MatchKind::Exact);
+    assert_picked(&some, Some("www.example.org"), &[ECDSA], &wildcard, MatchKind::Wildcard);
+    assert_picked(&some, Some("WWW.EXAMPLE.ORG"), &[ECDSA], &wildcard, MatchKind::Wildcard);
     let long = "a".repeat(64) + &".a".repeat(200);
     for name in
         ["example.org", "a.b.example.org", ".example.org", "*.example.org", "", ".", "192.0.2.1", "é", &long]
     {
-        assert_picked(&some, Some(name), &[ECDSA], &default, By::Default);
+        assert_picked(&some, Some(name), &[ECDSA], &default, MatchKind::Default);
     }
-    assert_picked(&some, Some("example.net"), &[ECDSA], &default, By::Exact);
-    assert_picked(&some, None, &[ECDSA], &default, By::Default);
+    assert_picked(&some, Some("example.net"), &[ECDSA], &default, MatchKind::Exact);
+    assert_picked(&some, None, &[ECDSA], &default, MatchKind::Default);
     assert_eq!(some.certificates().count(), 3);
 
     let none = store(&[(&wildcard, false), (&exact, false)]);
     assert!(picked(&none, None, &[ECDSA]).is_none());
     assert!(picked(&none, Some("example.net"), &[ECDSA]).is_none());
     assert!(!none.has_default() && !none.is_empty());
-    assert!(picked(&Store::default(), Some("a"), &[ECDSA]).is_none());
+    assert!(picked(&CertificateStore::default(), Some("a"), &[ECDSA]).is_none());
 }
 
 #[test]
@@ -90,7 +94,7 @@ fn the_cheapest_kind_of_key_that_the_client_knows() {
     let ed25519 = of_kind(KeyKind::Ed25519, names);
     let ecdsa = of_kind(KeyKind::Ecdsa, names);
     let store = store(&[(&rsa, true), (&ed25519, true), (&ecdsa, true)]);
-    for (name, how) in [(Some("example.org"), By::Exact), (None, By::Default)] {
+    for (name, how) in [(Some("example.org"), MatchKind::Exact), (None, MatchKind::Default)] {
         assert_picked(&store, name, &[RSA, ED25519, ECDSA], &ecdsa, how);
         assert_picked(&store, name, &[RSA, ED25519], &ed25519, how);
         assert_picked(&store, name, &[SignatureScheme::RSA_PKCS1_SHA512], &rsa, how);
@@ -105,9 +109,9 @@ fn a_wildcard_that_suits_goes_before_an_exact_name_that_does_not() {
     let exact = of_kind(KeyKind::Ecdsa, &["a.example.org"]);
     let wildcard = of_kind(KeyKind::Rsa, &["*.example.org"]);
     let store = store(&[(&exact, false), (&wildcard, false)]);
-    assert_picked(&store, Some("a.example.org"), &[ECDSA, RSA], &exact, By::Exact);
-    assert_picked(&store, Some("a.example.org"), &[RSA], &wildcard, By::Wildcard);
-    assert_picked(&store, Some("a.example.org"), &[ED25519], &exact, By::Exact);
+    assert_picked(&store, Some("a.example.org"), &[ECDSA, RSA], &exact, MatchKind::Exact);
+    assert_picked(&store, Some("a.example.org"), &[RSA], &wildcard, MatchKind::Wildcard);
+    assert_picked(&store, Some("a.example.org"), &[ED25519], &exact, MatchKind::Exact);
 }
 
 #[test]
@@ -118,12 +122,13 @@ fn the_valid_before_the_expired_and_the_newer_before_the_older() {
     let rsa = of_kind(KeyKind::Rsa, &["example.org"]);
     let name = Some("example.org");
     let all = store(&[(&expired, false), (&older, false), (&rsa, false), (&newer, false)]);
-    assert_picked(&all, name, &[ECDSA, RSA], &newer, By::Exact);
+    assert_picked(&all, name, &[ECDSA, RSA], &newer, MatchKind::Exact);
     let two = store(&[(&expired, false), (&rsa, false)]);
-    assert_picked(&two, name, &[ECDSA, RSA], &rsa, By::Exact);
+    assert_picked(&two, name, &[ECDSA, RSA], &rsa, MatchKind::Exact);
     let one = store(&[(&expired, false)]);
-    assert_picked(&one, name, &[ECDSA, RSA], &expired, By::Exact);
-    let later = Store::new([Entry { certificate: newer, default: false }], SystemTime::UNIX_EPOCH);
+    assert_picked(&one, name, &[ECDSA, RSA], &expired, MatchKind::Exact);
+    let later =
+        CertificateStore::new([StoreEntry { certificate: newer, default: false }], SystemTime::UNIX_EPOCH);
     assert!(picked(&later, name, &[ECDSA]).is_some());
 }
 
@@ -152,10 +157,10 @@ proptest! {
             Arc::new(certificate)
         };
         let (first, second) = patterns.split_at(patterns.len() / 2);
-        let store = Store::new(
+        let store = CertificateStore::new(
             [
-                Entry { certificate: part(first), default: false },
-                Entry { certificate: part(second), default },
+                StoreEntry { certificate: part(first), default: false },
+                StoreEntry { certificate: part(second), default },
             ],
             present(),
         );
@@ -164,17 +169,17 @@ proptest! {
             patterns.iter().filter(of_kind).any(|p| naive_match(p, &name))
         };
         let expected = if matching(false) {
-            Some(By::Exact)
+            Some(MatchKind::Exact)
         } else if matching(true) {
-            Some(By::Wildcard)
+            Some(MatchKind::Wildcard)
         } else if default {
-            Some(By::Default)
+            Some(MatchKind::Default)
         } else {
             None
         };
         let found = picked(&store, Some(&name), &[ECDSA]);
         prop_assert_eq!(found.as_ref().map(|(_, by)| *by), expected);
-        if let Some((certificate, By::Exact | By::Wildcard)) = found {
+        if let Some((certificate, MatchKind::Exact | MatchKind::Wildcard)) = found {
             prop_assert!(certificate.names.iter().any(|pattern| pattern.matches(&name)));
         }
     }

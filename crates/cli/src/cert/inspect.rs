@@ -1,4 +1,4 @@
-//! `cert inspect`: a chain as a client gets it, and what is wrong with it.
+//! `cert inspect`: the chain that a client gets, and its faults.
 
 use std::fmt::Write as _;
 use std::io::{self, Read as _};
@@ -11,27 +11,27 @@ use offramp_certs::anchors::{Anchors, server_verifier};
 use offramp_certs::client_auth::load_roots;
 use offramp_certs::explain::{TlsPeer, stream_error, tls_error};
 use offramp_certs::inspect::{self, date, validity_in_words};
-use offramp_wire::postgres::{Answer, SSL_REQUEST};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use offramp_certs::server_verifier::{ByRule, ChainRule, ShownChain};
+use offramp_wire::postgres::{SSL_REQUEST, SslReply};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{ClientConfig, ClientConnection, Error};
 
 use crate::failure::Failure;
 use crate::flags::cert::{Inspect, StartTls};
 use crate::surroundings::print;
 
-/// For each address of the server to be connected, and for each step of the handshake.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of a connection attempt per address, and of the handshake as a whole.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where systems keep the authorities that they trust.
-const SYSTEM: [&str; 3] =
+/// CA bundles of common distributions, in the order in which they are tried.
+const SYSTEM_BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// Prints the chain and what is wrong with it.
+/// Prints the chain and its faults.
 ///
 /// # Errors
-/// There is no chain to be had, or something is wrong with it.
+/// No chain could be read or fetched, or it has a fault.
 pub(super) fn inspect(arguments: &Inspect) -> Result<(), Failure> {
     let now = SystemTime::now();
     let file = Path::new(&arguments.target);
@@ -39,7 +39,7 @@ pub(super) fn inspect(arguments: &Inspect) -> Result<(), Failure> {
         let chain = inspect::chain_of_file(file).map_err(|error| failed(&error))?;
         (chain, arguments.name.clone())
     } else {
-        let (host, port) = place(&arguments.target)?;
+        let (host, port) = host_and_port(&arguments.target)?;
         let name = arguments.name.clone().unwrap_or_else(|| host.to_owned());
         (fetch(host, port, &name, arguments.starttls)?, Some(name))
     };
@@ -76,8 +76,8 @@ fn failed(error: &dyn std::fmt::Display) -> Failure {
     Failure::runtime(format_args!("error: {error}"))
 }
 
-/// The host and the port of what is no file.
-fn place(target: &str) -> Result<(&str, u16), Failure> {
+/// Splits `HOST:PORT`; brackets of an IPv6 address are removed.
+fn host_and_port(target: &str) -> Result<(&str, u16), Failure> {
     let parsed = target.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     let (host, port) = parsed.ok_or_else(|| {
         Failure::usage(format_args!("error: there is no file `{target}`; for a server write HOST:PORT"))
@@ -103,8 +103,8 @@ fn describe(index: usize, der: &CertificateDer<'_>, now: SystemTime, text: &mut 
     );
 }
 
-/// Why clients of this machine would not trust the chain, if that can be said. What is wrong with dates and names was
-/// told in better words.
+/// Verifies the chain against `anchors` and returns the reason if it is untrusted. Expiry and name mismatches
+/// are left out: [`inspect::faults`] describes them better. `None` also if there is no name to verify.
 fn trust(
     chain: &[CertificateDer<'static>],
     host: Option<&str>,
@@ -113,7 +113,7 @@ fn trust(
 ) -> Result<Option<String>, Failure> {
     let verifier = server_verifier(anchors, &provider()).map_err(|error| failed(&error))?;
     let names = chain.first().and_then(|leaf| inspect::read(leaf).ok()).map(|leaf| leaf.names);
-    // A file is asked about for whatever name it has.
+    // A file without --name is verified for the first name of its certificate.
     let first = names.and_then(|names| names.into_iter().next()).map(|name| name.replace('*', "any"));
     let Some(name) = host.map(str::to_owned).or(first).and_then(|name| ServerName::try_from(name).ok())
     else {
@@ -133,11 +133,11 @@ fn trust(
     Ok(verdict.err().filter(untrusted).map(|error| tls_error(&error, TlsPeer::Server)))
 }
 
-/// The certificates to trust: those that were named, else the system's, if it has any.
+/// Trust anchors of `--ca`, else of the system; `None` if the system has no known bundle.
 fn anchors(ca: Option<&Path>, now: SystemTime) -> Result<Option<Anchors>, Failure> {
     let path = match ca {
         Some(path) => path.to_owned(),
-        None => match SYSTEM.map(PathBuf::from).into_iter().find(|path| path.exists()) {
+        None => match SYSTEM_BUNDLES.map(PathBuf::from).into_iter().find(|path| path.exists()) {
             Some(path) => path,
             None => return Ok(None),
         },
@@ -149,7 +149,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// The chain that a server sends.
+/// Fetches the chain of a server. The chain counts even if the handshake fails afterwards.
 fn fetch(
     host: &str,
     port: u16,
@@ -163,21 +163,32 @@ fn fetch(
         let declined = |why| Failure::runtime(format_args!("error: no TLS with {host}:{port}: {why}"));
         ask_postgres(&mut stream).map_err(declined)?;
     }
-    let chain = Arc::new(Seen::new());
+    let seen = Arc::new(ByRule::new(CapturedChain::default(), &provider()));
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| failed(&error))?.dangerous();
-    let config = builder.with_custom_certificate_verifier(Arc::clone(&chain) as _).with_no_client_auth();
+    let config = builder.with_custom_certificate_verifier(Arc::clone(&seen) as _).with_no_client_auth();
     let client = ClientConnection::new(Arc::new(config), server).map_err(|error| failed(&error))?;
-    let outcome = shake_hands(client, stream);
-    let seen = std::mem::take(&mut *chain.chain.lock().unwrap_or_else(PoisonError::into_inner));
+    let outcome = complete_handshake(client, stream);
+    let seen = std::mem::take(&mut *seen.rule().0.lock().unwrap_or_else(PoisonError::into_inner));
     match outcome {
-        // That the server wants a certificate, say, comes after its own.
+        // A failure after the certificate message, such as a missing client certificate, does not matter.
         Err(error) if seen.is_empty() => {
             let error = stream_error(&error);
-            Err(Failure::runtime(format_args!("error: no handshake with {host}:{port}: {error}")))
+            let advice = if starttls.is_none() && is_postgres(host, port) { POSTGRES_ADVICE } else { "" };
+            Err(Failure::runtime(format_args!("error: no handshake with {host}:{port}: {error}{advice}")))
         }
         _ => Ok(seen),
     }
+}
+
+const POSTGRES_ADVICE: &str =
+    "\nThe server speaks PostgreSQL, whose clients ask for TLS first: add --starttls postgres";
+
+/// Returns true if a server that refused a handshake answers like PostgreSQL.
+fn is_postgres(host: &str, port: u16) -> bool {
+    connect(host, port).is_ok_and(|mut stream| {
+        matches!(answer_of_postgres(&mut stream), Ok(SslReply::Accepts | SslReply::Declines))
+    })
 }
 
 fn connect(host: &str, port: u16) -> Result<TcpStream, Failure> {
@@ -185,8 +196,8 @@ fn connect(host: &str, port: u16) -> Result<TcpStream, Failure> {
         Failure::runtime(format_args!("error: cannot connect to {host}:{port}: {error}"))
     };
     let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
-    for address in (host, port).to_socket_addrs().map_err(|error| refused(&error))?.take(MOST_ADDRESSES) {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
+    for address in (host, port).to_socket_addrs().map_err(|error| refused(&error))?.take(MAX_ADDRESSES) {
+        match TcpStream::connect_timeout(&address, TIMEOUT) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -194,31 +205,33 @@ fn connect(host: &str, port: u16) -> Result<TcpStream, Failure> {
     Err(refused(&last))
 }
 
-/// The most addresses of a name that are tried.
-const MOST_ADDRESSES: usize = 4;
+/// Bound on the addresses of a name that are tried.
+const MAX_ADDRESSES: usize = 4;
 
-/// Asks for TLS as a client of PostgreSQL does. Only the byte that grants it is read.
-fn ask_postgres(stream: &mut TcpStream) -> Result<(), String> {
+/// Sends a PostgreSQL SSLRequest and reads the one byte of its answer; nothing after it may be consumed.
+fn answer_of_postgres(stream: &mut TcpStream) -> io::Result<SslReply> {
     let mut byte = [0];
-    let asked = stream
-        .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| io::Write::write_all(stream, &SSL_REQUEST))
-        .and_then(|()| stream.read_exact(&mut byte));
-    asked.map_err(|error| format!("it does not answer SSLRequest: {error}"))?;
-    match Answer::of(byte[0]) {
-        Answer::Accepts => Ok(()),
-        Answer::Declines => Err("the server answers N to SSLRequest: it offers no TLS here".to_owned()),
-        Answer::Error => Err("the server answers SSLRequest with an error message".to_owned()),
-        Answer::Unknown(byte) => {
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    io::Write::write_all(stream, &SSL_REQUEST)?;
+    stream.read_exact(&mut byte)?;
+    Ok(SslReply::of(byte[0]))
+}
+
+fn ask_postgres(stream: &mut TcpStream) -> Result<(), String> {
+    match answer_of_postgres(stream).map_err(|error| format!("it does not answer SSLRequest: {error}"))? {
+        SslReply::Accepts => Ok(()),
+        SslReply::Declines => Err("the server answers N to SSLRequest: it offers no TLS here".to_owned()),
+        SslReply::Error => Err("the server answers SSLRequest with an error message".to_owned()),
+        SslReply::Unknown(byte) => {
             Err(format!("the server answers SSLRequest with the byte {byte:#04x}, which is not PostgreSQL"))
         }
     }
 }
 
-fn shake_hands(mut client: ClientConnection, mut stream: TcpStream) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let deadline = std::time::Instant::now() + PATIENCE;
+fn complete_handshake(mut client: ClientConnection, mut stream: TcpStream) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     while client.is_handshaking() {
         if std::time::Instant::now() > deadline {
             return Err(std::io::ErrorKind::TimedOut.into());
@@ -235,52 +248,15 @@ fn shake_hands(mut client: ClientConnection, mut stream: TcpStream) -> std::io::
     Ok(())
 }
 
-/// Keeps the chain that a server shows. Whether it is trusted is asked afterwards: a bad one is what people look at.
-#[derive(Debug)]
-struct Seen {
-    chain: Mutex<Vec<CertificateDer<'static>>>,
-    provider: Arc<CryptoProvider>,
-}
+/// Verifier that records the chain and accepts everything: users inspect bad chains in particular, and trust
+/// is evaluated afterwards.
+#[derive(Debug, Default)]
+struct CapturedChain(Mutex<Vec<CertificateDer<'static>>>);
 
-impl Seen {
-    fn new() -> Self {
-        Self { chain: Mutex::default(), provider: provider() }
-    }
-}
-
-impl ServerCertVerifier for Seen {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        rest: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let all = std::iter::once(leaf).chain(rest).map(|der| der.clone().into_owned());
-        *self.chain.lock().unwrap_or_else(PoisonError::into_inner) = all.collect();
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+impl ChainRule for CapturedChain {
+    fn judge(&self, chain: ShownChain<'_>) -> Result<(), Error> {
+        let all = std::iter::once(chain.leaf).chain(chain.rest).map(|der| der.clone().into_owned());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = all.collect();
+        Ok(())
     }
 }

@@ -3,21 +3,21 @@
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
-use offramp_certs::inspect::{self, Inspected, date};
-use offramp_certs::{Certificate, Source};
+use offramp_certs::inspect::{self, CertificateFields, date};
+use offramp_certs::{Certificate, CertificateOrigin};
 use offramp_control::{Listed, inventory};
 use serde_json::json;
 
 use crate::check;
 use crate::failure::Failure;
-use crate::flags::cert::List;
+use crate::flags::cert::CertList;
 use crate::surroundings::{self, print, say};
 
-/// Prints a table, or JSON.
+/// Prints the certificates as a table, or as JSON lines with `--json`.
 ///
 /// # Errors
 /// The configuration has mistakes, or a certificate cannot be used.
-pub(super) fn list(arguments: List) -> Result<(), Failure> {
+pub(super) fn list(arguments: CertList) -> Result<(), Failure> {
     let path = check::find(arguments.file)?;
     let config = check::load(&path, &surroundings::environment())?;
     let now = SystemTime::now();
@@ -35,14 +35,14 @@ pub(super) fn list(arguments: List) -> Result<(), Failure> {
     Err(Failure::usage(lines.join("\n")))
 }
 
-/// What is told of one certificate.
+/// One certificate of the listing.
 struct Row {
     names: Vec<String>,
     source: &'static str,
     file: String,
     issuer: String,
     not_after: SystemTime,
-    /// Below 0 once it has expired.
+    /// Whole days until expiry; negative after it.
     days_left: i64,
     key: String,
     routes: Vec<String>,
@@ -52,7 +52,8 @@ impl Row {
     fn of(listed: &Listed, now: SystemTime) -> Self {
         let certificate: &Certificate = &listed.certificate;
         let leaf = certificate.certified_key.cert.first().map(|der| inspect::read(der));
-        let issuer = leaf.and_then(Result::ok).map(|Inspected { issuer, .. }| issuer).unwrap_or_default();
+        let issuer =
+            leaf.and_then(Result::ok).map(|CertificateFields { issuer, .. }| issuer).unwrap_or_default();
         let names = certificate.names.iter().map(ToString::to_string);
         let names = names.chain(certificate.addresses.iter().map(ToString::to_string)).collect();
         let days =
@@ -61,8 +62,10 @@ impl Row {
             names,
             source: certificate.source.kind(),
             file: match &certificate.source {
-                Source::Files { cert, .. } => cert.display().to_string(),
-                Source::LocalCa { path } | Source::Acme { path } => path.display().to_string(),
+                CertificateOrigin::Files { cert, .. } => cert.display().to_string(),
+                CertificateOrigin::LocalCa { path } | CertificateOrigin::Acme { path } => {
+                    path.display().to_string()
+                }
                 _ => String::new(),
             },
             issuer,
@@ -91,16 +94,16 @@ fn table(rows: &[Row]) -> String {
     let mut lines = vec![["NAMES", "DAYS", "KEY", "SOURCE", "ISSUER", "ROUTES", "FILE"].map(str::to_owned)];
     for row in rows {
         lines.push([
-            some(&row.names),
+            abbreviated(&row.names),
             row.days_left.to_string(),
             row.key.clone(),
             row.source.to_owned(),
             row.issuer.clone(),
-            some(&row.routes),
+            abbreviated(&row.routes),
             row.file.clone(),
         ]);
     }
-    // Once for all lines: there may be fifty thousand.
+    // Computed once: there may be 50,000 lines.
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 7] = std::array::from_fn(width);
     let mut text = String::new();
@@ -118,8 +121,8 @@ fn table(rows: &[Row]) -> String {
     text
 }
 
-/// The first ones, and how many more there are.
-fn some(names: &[String]) -> String {
+/// Joins the first names; the others are only counted.
+fn abbreviated(names: &[String]) -> String {
     const SHOWN: usize = 3;
     match names {
         [] => "-".to_owned(),
@@ -146,7 +149,7 @@ mod tests {
             key: "EC256".to_owned(),
             routes: Vec::new(),
         };
-        // As many steps as lines, not as many as their square: that would take minutes.
+        // The time must be linear in the number of lines; quadratic time would take minutes.
         let rows: Vec<Row> = (0..50_000).map(row).collect();
         let text = table(&rows);
         assert_eq!(text.lines().count(), 50_001);

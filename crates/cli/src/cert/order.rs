@@ -1,12 +1,12 @@
-//! `cert order`: a certificate of an authority, once, without a server.
+//! `cert order`: orders a certificate once, without a running server.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use offramp_config::model::{
-    self, Authority, Challenge, DirectoryUrl, DnsProvider, DnsUpdate, ExternalAccount, FilePath, HostPattern,
-    Name, TsigAlgorithm,
+    self, AcmeAuthority, Challenge, DirectoryUrl, DnsProvider, DnsUpdate, ExternalAccount, FilePath,
+    HostPattern, Name, TsigAlgorithm,
 };
 use offramp_control::{OneOrder, order_once};
 use offramp_observe::{Level, Log, LogFormat, Output};
@@ -32,7 +32,7 @@ pub(super) fn order(arguments: Order) -> Result<(), Failure> {
 }
 
 fn one_order(arguments: Order) -> Result<OneOrder, Failure> {
-    let file = |path: PathBuf| std::path::absolute(path).map_err(Failure::usage);
+    let file = |path: PathBuf| offramp_config::absolute(path).map_err(Failure::usage);
     let challenge = Challenge::from(arguments.challenge);
     let mut authority = authority(arguments.directory)?;
     authority.email = arguments.email;
@@ -60,27 +60,27 @@ fn one_order(arguments: Order) -> Result<OneOrder, Failure> {
     let listen = arguments.listen.or_else(|| Some(SocketAddr::new(any, port?)));
     let state_dir = match arguments.state_dir {
         Some(dir) => file(dir)?,
-        None => offramp_config::Config::for_environment(&surroundings::environment()).state_dir,
+        None => offramp_config::Config::for_environment(&surroundings::environment()).process.state_dir,
     };
     let cert = arguments.cert.map(file).transpose()?;
-    // One file for both gets both: the chain must not take the place of the key.
+    // If both are the same file, it gets chain and key: writing the chain must not overwrite the key.
     let key = arguments.key.map(file).transpose()?.filter(|key| cert.as_ref() != Some(key));
     let (names, key_type) = (arguments.names, arguments.key_type.into());
     Ok(OneOrder { state_dir, names, key_type, authority, listen: listen.into_iter().collect(), cert, key })
 }
 
-fn authority(directory: Option<DirectoryUrl>) -> Result<Authority, Failure> {
+fn authority(directory: Option<DirectoryUrl>) -> Result<AcmeAuthority, Failure> {
     let named = |name: &str| name.parse::<Name>().map_err(Failure::usage);
     match directory {
-        Some(directory) => Ok(Authority::new(named("authority")?, directory)),
-        None => Authority::well_known(&named("letsencrypt")?)
+        Some(directory) => Ok(AcmeAuthority::new(named("authority")?, directory)),
+        None => AcmeAuthority::well_known(&named("letsencrypt")?)
             .ok_or_else(|| Failure::usage(io::Error::other("there is no such authority"))),
     }
 }
 
-/// Who sets TXT records; somebody with dns-01, nobody without.
+/// Provider of TXT records: required with dns-01, refused with other challenges.
 fn provider(dns: Dns, challenge: Challenge) -> Result<Option<DnsProvider>, Failure> {
-    let file = |path: PathBuf| std::path::absolute(path).map(FilePath::new).map_err(Failure::usage);
+    let file = |path: PathBuf| offramp_config::absolute(path).map(FilePath::new).map_err(Failure::usage);
     let provider = match (dns.dns_hook, dns.dns_server, dns.dns_zone, dns.tsig_name, dns.tsig_key) {
         (Some(program), ..) => Some(DnsProvider::Hook(file(program)?)),
         (None, Some(server), Some(zone), Some(key_name), Some(key)) => {
@@ -100,7 +100,7 @@ fn provider(dns: Dns, challenge: Challenge) -> Result<Option<DnsProvider>, Failu
     }
 }
 
-fn may_be_issued(name: &str, authority: &Authority) -> Result<(), Failure> {
+fn may_be_issued(name: &str, authority: &AcmeAuthority) -> Result<(), Failure> {
     let host: HostPattern = name.parse().map_err(Failure::usage)?;
     let wildcard = matches!(host, HostPattern::Wildcard(_)) && authority.challenge != Challenge::Dns01;
     let why = match model::not_issuable(&host) {

@@ -1,4 +1,4 @@
-//! `cert renew`: has the running process renew a certificate now.
+//! `cert renew`: makes the running process renew a certificate now.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
@@ -11,24 +11,24 @@ use crate::failure::Failure;
 use crate::flags::cert::Renew;
 use crate::surroundings::{self, print, say};
 
-/// An order takes an hour at most, and several may stand before it.
-const PATIENCE: Duration = Duration::from_secs(4 * 3600);
+/// Timeout of the answer: an order takes an hour at most, and several may be queued before it.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
-/// Asks the running process, and waits for the outcome.
+/// Sends the request to the running process, and waits for the outcome.
 ///
 /// # Errors
 /// No process orders for this configuration, or an order failed.
 pub(super) fn renew(arguments: Renew) -> Result<(), Failure> {
     let path = check::find(arguments.file)?;
     let config = check::load(&path, &surroundings::environment())?;
-    let socket = control_socket(&config.state_dir);
+    let socket = control_socket(&config.process.state_dir);
     let stream = UnixStream::connect(&socket).map_err(|error| {
         let place = socket.display();
         Failure::runtime(match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => format!(
                 "error: no running Offramp keeps certificates of authorities in {}; start it with `offramp run`, or \
                  order a certificate without it: offramp cert order",
-                config.state_dir.display()
+                config.process.state_dir.display()
             ),
             ErrorKind::PermissionDenied => {
                 format!("error: {place}: {error}; run this as root, or as the user that Offramp runs as")
@@ -55,9 +55,9 @@ pub(super) fn renew(arguments: Renew) -> Result<(), Failure> {
 }
 
 fn ask(mut stream: UnixStream, name: &str) -> std::io::Result<Vec<String>> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ORDER_TIMEOUT))?;
     writeln!(stream, "renew {name}")?;
-    // This may be root's terminal, and that another user's process.
+    // Control characters are removed: the terminal may be root's, and the process another user's.
     let printable = |line: String| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     BufReader::new(stream).lines().map(|line| line.map(printable)).collect()
 }

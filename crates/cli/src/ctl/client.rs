@@ -1,21 +1,26 @@
-//! Where the admin interface is, and one request to it.
+//! HTTP client of the admin interface: one connection and one request at a time.
+//!
+//! - [`events`]: event streams
+//! - [`failures`]: what to say if a request fails
 
-use std::cell::{Cell, RefCell};
+pub(crate) mod events;
+mod failures;
+
+use std::cell::Cell;
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
+use hyper::Response;
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_MATCH};
-use hyper::{Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use offramp_certs::anchors::{Anchors, server_verifier};
-use offramp_certs::explain::stream_error;
 use offramp_config::model::ListenAddress;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
@@ -26,75 +31,66 @@ use tokio_rustls::TlsConnector;
 
 use crate::check;
 use crate::failure::Failure;
-use crate::flags::ctl::{Admin, Reach};
+use crate::flags::ctl::{AdminAddress, CtlOptions};
 use crate::surroundings;
+pub(crate) use failures::printable;
 
-/// How long a connection, and the beginning of an answer, may take; then Offramp does not run, or hangs.
-pub(super) const SOON: Duration = Duration::from_secs(10);
-/// How long an answer may take of an Offramp that runs: a large configuration is read, and certificates may be made for it.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// The same of an upgrade, for which `limits.upgrade_timeout` may be as much.
-const UPGRADE: Duration = Duration::from_secs(3700);
-/// The largest answer, in bytes.
-pub(super) const LARGEST: usize = 256 << 20;
+/// Time to connect and to begin an answer; a longer silence means that Offramp does not run, or hangs.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a change by a process that is responsive: it may read a large configuration and issue
+/// certificates.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time for an upgrade; above the largest `limits.upgrade_timeout`.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(3700);
+/// Maximum size of an answer, in bytes.
+const MAX_ANSWER: usize = 256 << 20;
 
-/// What may have become of a socket, and what helps.
-const REMOVED: &str = "\nIf one is running, somebody has removed or replaced its socket, or the directory of it: an upgrade \
-                       (SIGUSR2) or a restart makes it again";
-
-/// Why a connection may end without an answer, and what helps.
-const FULL: &str = "\nPerhaps as many connections are open as may be, and the log of Offramp says whose these are; or Offramp \
-                    ends. Try again";
-
-/// Of a change without an answer.
-const PERHAPS: &str = "\nWhat was asked for may still be done: `offramp ctl history` tells, once it answers";
-
-/// What is asked.
+/// A request to the admin interface.
 #[derive(Debug)]
-pub(super) struct Request {
-    pub(super) method: &'static str,
-    /// Below `/v1`, with its query.
-    pub(super) path: String,
-    /// Its type, and it.
-    pub(super) body: Option<(&'static str, Vec<u8>)>,
-    /// The version that must be in force.
-    pub(super) expect: Option<u64>,
-    /// The event after which a stream begins.
-    pub(super) last: Option<String>,
+pub(crate) struct AdminRequest {
+    pub(crate) method: &'static str,
+    /// Path below `/v1`, with its query.
+    pub(crate) path: String,
+    /// Media type and content.
+    pub(crate) body: Option<(&'static str, Vec<u8>)>,
+    /// Version that must be in force (`If-Match`).
+    pub(crate) expect: Option<u64>,
+    /// Event after which a stream resumes (`Last-Event-ID`).
+    pub(crate) last: Option<String>,
 }
 
-impl Request {
-    pub(super) fn new(method: &'static str, path: &str) -> Self {
+impl AdminRequest {
+    pub(crate) fn new(method: &'static str, path: &str) -> Self {
         Self { method, path: path.to_owned(), body: None, expect: None, last: None }
     }
 
-    pub(super) fn json(method: &'static str, path: &str, body: &Value) -> Self {
+    pub(crate) fn json(method: &'static str, path: &str, body: &Value) -> Self {
         let body = Some(("application/json", body.to_string().into_bytes()));
         Self { body, ..Self::new(method, path) }
     }
 }
 
-/// Where requests go.
-pub(super) struct Client {
-    address: Admin,
-    /// By which the certificate of `https://` is checked, and its name.
+/// Address, credentials and output options of one invocation of `ctl`.
+pub(crate) struct AdminClient {
+    address: AdminAddress,
+    /// Verifier of `https://` certificates, and the name that they must have.
     tls: Option<(TlsConnector, ServerName<'static>)>,
     token: Option<Arc<str>>,
-    /// How long it may take to begin an answer, if that was said.
-    pub(super) timeout: Option<Duration>,
-    /// Whether answers are shown as JSON.
+    /// Time for the beginning of an answer; the default depends on the request.
+    pub(crate) timeout: Option<Duration>,
+    /// Set by `--json`: print answers as JSON.
     pub(super) json: bool,
-    /// The latest refusal, as it came.
-    pub(super) problem: RefCell<Option<Value>>,
+    /// Body of the latest refusal, for `--json`.
+    pub(super) problem: Mutex<Option<Value>>,
 }
 
-impl Client {
-    /// By the options, else by the configuration, as far as it can be understood: it may have mistakes, which is when an
-    /// operator asks.
+impl AdminClient {
+    /// Builds a client from the options, else from the configuration. The latter may be invalid, which is
+    /// often the reason for using `ctl`: its valid parts are used.
     ///
     /// # Errors
-    /// A file cannot be read.
-    pub(super) fn of(reach: &Reach) -> Result<Self, Failure> {
+    /// The configuration, the token or the authorities cannot be read, or the options contradict each other.
+    pub(crate) fn of(reach: &CtlOptions) -> Result<Self, Failure> {
         let environment = surroundings::environment();
         let default = || offramp_config::Config::for_environment(&environment);
         let config = match check::find(reach.file()) {
@@ -105,7 +101,8 @@ impl Client {
                 Err(errors) => return Err(Failure::usage(errors)),
             },
         };
-        let written = config.admin.endpoint.as_ref().map(|endpoint| Admin::Plain(endpoint.address.clone()));
+        let written =
+            config.admin.endpoint.as_ref().map(|endpoint| AdminAddress::Plain(endpoint.address.clone()));
         if let (None, Some(address), Some(_)) = (&reach.admin, &written, &config.admin.certificate) {
             return Err(Failure::usage(format_args!(
                 "error: the admin interface at {address} speaks TLS\nName it as its certificate does: --admin \
@@ -113,8 +110,9 @@ impl Client {
             )));
         }
         let address = reach.admin.clone().or(written);
-        let address = address.unwrap_or_else(|| Admin::Plain(ListenAddress::Unix(config.admin_socket())));
-        if let Admin::Plain(ListenAddress::Ip(address)) = &address
+        let address =
+            address.unwrap_or_else(|| AdminAddress::Plain(ListenAddress::Unix(config.admin_socket())));
+        if let AdminAddress::Plain(ListenAddress::Ip(address)) = &address
             && !address.ip().to_canonical().is_loopback()
         {
             return Err(Failure::usage(format_args!(
@@ -124,16 +122,16 @@ impl Client {
             )));
         }
         let near = match &address {
-            Admin::Plain(ListenAddress::Ip(_)) => true,
-            Admin::Plain(ListenAddress::Unix(_)) => false,
-            Admin::Https { host, .. } => {
+            AdminAddress::Plain(ListenAddress::Ip(_)) => true,
+            AdminAddress::Plain(ListenAddress::Unix(_)) => false,
+            AdminAddress::Https { host, .. } => {
                 host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
             }
         };
-        // The token of the configuration is for this machine.
+        // The configured token is never sent to other machines.
         let own = config.admin.token_file.map(|file| file.path).filter(|_| near);
         let token = match (&address, reach.token_file.clone().or(own)) {
-            (Admin::Plain(ListenAddress::Unix(_)), _) | (_, None) => None,
+            (AdminAddress::Plain(ListenAddress::Unix(_)), _) | (_, None) => None,
             (_, Some(file)) => {
                 let token = offramp_certs::read_secret(&file);
                 let token = token.map_err(|error| Failure::usage(format_args!("error: {error}")))?;
@@ -141,141 +139,124 @@ impl Client {
             }
         };
         let tls = match &address {
-            Admin::Https { host, .. } => Some(tls(host, reach.cacert.as_deref())?),
-            Admin::Plain(_) if reach.cacert.is_some() => {
+            AdminAddress::Https { host, .. } => Some(tls(host, reach.cacert.as_deref())?),
+            AdminAddress::Plain(_) if reach.cacert.is_some() => {
                 return Err(Failure::usage("error: --cacert is for --admin https://HOST:PORT"));
             }
-            Admin::Plain(_) => None,
+            AdminAddress::Plain(_) => None,
         };
-        let (json, problem) = (reach.json, RefCell::default());
+        let (json, problem) = (reach.json, Mutex::default());
         Ok(Self { address, tls, token, timeout: reach.timeout, json, problem })
     }
 
-    /// What asks at this socket.
+    /// Client of a Unix socket.
     #[cfg(test)]
-    pub(super) fn at_socket(path: &Path) -> Self {
-        let address = Admin::Plain(ListenAddress::Unix(path.to_owned()));
-        Self { address, tls: None, token: None, timeout: None, json: false, problem: RefCell::default() }
+    pub(crate) fn at_socket(path: &Path) -> Self {
+        let address = AdminAddress::Plain(ListenAddress::Unix(path.to_owned()));
+        Self { address, tls: None, token: None, timeout: None, json: false, problem: Mutex::default() }
     }
 
-    /// Sends a request, and gives the body of the answer.
+    /// Sends a request, and returns the body of the answer.
     ///
     /// # Errors
-    /// Nobody answers, or refuses.
-    pub(super) fn ask(&self, request: &Request) -> Result<Vec<u8>, Failure> {
+    /// No Offramp answers, or it refuses.
+    pub(super) fn ask(&self, request: &AdminRequest) -> Result<Vec<u8>, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| self.failed(&error))?;
         runtime.block_on(async {
-            let begins = Cell::new(false);
+            let has_begun = Cell::new(false);
             tokio::select! {
-                answer = self.exchange(request, &begins) => answer,
-                failure = self.too_late(request, &begins) => Err(failure),
+                answer = self.exchange(request, &has_begun) => answer,
+                failure = self.overdue(request, &has_begun) => Err(failure),
             }
         })
     }
 
-    /// The same where the body is JSON.
+    /// Like [`AdminClient::ask`], for a body of JSON.
     ///
     /// # Errors
-    /// As [`Client::ask`]; or something else listens there.
-    pub(super) fn ask_json(&self, request: &Request) -> Result<Value, Failure> {
+    /// As [`AdminClient::ask`], or the answer is not JSON.
+    pub(crate) fn ask_json(&self, request: &AdminRequest) -> Result<Value, Failure> {
         let answer = self.ask(request)?;
-        serde_json::from_slice(&answer).map_err(|error| {
-            self.failed(&format!("what listens there is no admin interface; its answer is not JSON: {error}"))
-        })
+        serde_json::from_slice(&answer).map_err(|error| self.not_json(&error))
     }
 
-    /// Waits until it is no use to wait longer for the answer to a request, and says why. What changes something may take
-    /// long: then Offramp is asked whether it still answers.
-    async fn too_late(&self, request: &Request, begins: &Cell<bool>) -> Failure {
-        let soon = self.timeout.unwrap_or(SOON);
+    fn not_json(&self, error: &serde_json::Error) -> Failure {
+        self.failed(&format!("what listens there is no admin interface; its answer is not JSON: {error}"))
+    }
+
+    /// Waits until the answer is overdue, and returns the failure. A change may take long: as long as Offramp
+    /// answers `/status` meanwhile, the limit is [`CHANGE_TIMEOUT`] or [`UPGRADE_TIMEOUT`].
+    async fn overdue(&self, request: &AdminRequest, has_begun: &Cell<bool>) -> Failure {
+        let soon = self.timeout.unwrap_or(RESPONSE_TIMEOUT);
         let is_long = request.method != "GET" && self.timeout.is_none();
-        let all = if request.path.starts_with("/upgrade") { UPGRADE } else { PATIENCE };
+        let all = if request.path.starts_with("/upgrade") { UPGRADE_TIMEOUT } else { CHANGE_TIMEOUT };
         let begun = tokio::time::Instant::now();
-        let mut is_told = false;
+        let mut is_reported = false;
         loop {
             tokio::time::sleep(soon).await;
-            // What has begun arrives as fast as the network has it.
-            let goes_on = begins.get() || (is_long && self.is_there(soon).await);
+            // A body that has begun arrives at the speed of the network.
+            let goes_on = has_begun.get() || (is_long && self.is_responsive(soon).await);
             if !goes_on || begun.elapsed() >= all {
-                return self.silent(request, begun.elapsed());
+                return self.timed_out(request, begun.elapsed());
             }
-            if !begins.get() && !std::mem::replace(&mut is_told, true) {
+            if !has_begun.get() && !std::mem::replace(&mut is_reported, true) {
                 surroundings::say("Offramp is still at work; waiting for it");
             }
         }
     }
 
-    /// Whether Offramp answers another question in this time.
-    async fn is_there(&self, time: Duration) -> bool {
-        let status = Request::new("GET", "/status");
+    /// Returns true if Offramp answers `/status` within `time`.
+    async fn is_responsive(&self, time: Duration) -> bool {
+        let status = AdminRequest::new("GET", "/status");
         matches!(tokio::time::timeout(time, self.send(&status, None)).await, Ok(Ok(_)))
     }
 
-    /// Nobody has answered for so long.
-    pub(super) fn silent(&self, request: &Request, time: Duration) -> Failure {
-        let perhaps = match request.method {
-            "GET" => "",
-            _ => PERHAPS,
-        };
-        self.failed(&format!(
-            "no answer within {} s; Offramp hangs, is stopped, or has very much to do (--timeout TIME waits longer){perhaps}",
-            time.as_secs()
-        ))
-    }
-
-    /// `begins` becomes true with the head of the answer.
-    async fn exchange(&self, request: &Request, begins: &Cell<bool>) -> Result<Vec<u8>, Failure> {
+    /// Performs a request; `has_begun` becomes true with the head of the answer.
+    async fn exchange(&self, request: &AdminRequest, has_begun: &Cell<bool>) -> Result<Vec<u8>, Failure> {
         let tag = match request.expect {
             None => None,
             Some(version) => {
-                let status = self.send(&Request::new("GET", "/status"), None).await?;
+                let status = self.send(&AdminRequest::new("GET", "/status"), None).await?;
                 let tag = status.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).unwrap_or_default();
                 let start = tag.split('-').next().unwrap_or_default();
                 Some(format!("{start}-{version}\""))
             }
         };
         let response = self.send(request, tag).await?;
-        begins.set(true);
+        has_begun.set(true);
+        let body = self.accepted(response).await?;
+        Ok(self.whole(body).await?.to_vec())
+    }
+
+    /// Returns the body of an answer that is no refusal.
+    async fn accepted(&self, response: Response<Incoming>) -> Result<Incoming, Failure> {
         let status = response.status();
-        let body = Limited::new(response.into_body(), LARGEST).collect().await;
-        let body = body.map_err(|error| self.failed(&error))?.to_bytes().to_vec();
-        if status.is_success() { Ok(body) } else { Err(self.refused(status, &body)) }
-    }
-
-    pub(super) async fn send(
-        &self,
-        request: &Request,
-        tag: Option<String>,
-    ) -> Result<Response<Incoming>, Failure> {
-        match &self.address {
-            Admin::Plain(ListenAddress::Unix(path)) => {
-                let stream = UnixStream::connect(path).await.map_err(|error| self.nobody(&error))?;
-                self.talk(stream, request, tag).await
-            }
-            Admin::Plain(ListenAddress::Ip(address)) => {
-                let stream = TcpStream::connect(address).await.map_err(|error| self.nobody(&error))?;
-                self.talk(stream, request, tag).await
-            }
-            Admin::Https { host, port } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await;
-                let stream = stream.map_err(|error| self.nobody(&error))?;
-                let Some((connector, name)) = &self.tls else { return Err(self.failed(&"no TLS")) };
-                let stream = connector.connect(name.clone(), stream).await;
-                self.talk(stream.map_err(|error| self.no_tls(&error))?, request, tag).await
-            }
+        let body = response.into_body();
+        if status.is_success() {
+            return Ok(body);
         }
+        Err(self.refused(status, &self.whole(body).await?))
     }
 
-    async fn talk(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        request: &Request,
-        tag: Option<String>,
-    ) -> Result<Response<Incoming>, Failure> {
-        let handshake = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = handshake.map_err(|error| self.failed(&error))?;
-        tokio::spawn(connection);
+    async fn whole(&self, body: Incoming) -> Result<Bytes, Failure> {
+        let body = Limited::new(body, MAX_ANSWER).collect().await;
+        Ok(body.map_err(|error| self.failed(&error))?.to_bytes())
+    }
+
+    /// Like [`AdminClient::ask_json`] within a runtime, for `time` at most and without messages.
+    ///
+    /// # Errors
+    /// As [`AdminClient::ask_json`].
+    pub(crate) async fn fetch(&self, request: &AdminRequest, time: Duration) -> Result<Value, Failure> {
+        let has_begun = Cell::new(false);
+        let answer = tokio::time::timeout(time, self.exchange(request, &has_begun)).await;
+        let answer = answer.unwrap_or_else(|_| Err(self.timed_out(request, time)))?;
+        serde_json::from_slice(&answer).map_err(|error| self.not_json(&error))
+    }
+
+    async fn send(&self, request: &AdminRequest, tag: Option<String>) -> Result<Response<Incoming>, Failure> {
+        let mut sender = self.connect().await?;
         let mut head = hyper::Request::builder().method(request.method).header(HOST, "localhost");
         head = head.uri(format!("/v1{}", request.path));
         if let Some(token) = &self.token {
@@ -292,80 +273,98 @@ impl Client {
             head = head.header(CONTENT_TYPE, kind);
         }
         let message = head.body(Full::new(Bytes::from(body))).map_err(|error| self.failed(&error))?;
-        sender.send_request(message).await.map_err(|error| self.cut_off(request, &error))
+        sender.send_request(message).await.map_err(|error| self.closed_early(request, &error))
     }
 
-    /// Why a connection has ended without an answer, and what to do.
-    fn cut_off(&self, request: &Request, error: &hyper::Error) -> Failure {
-        let perhaps = if request.method == "GET" { "" } else { PERHAPS };
-        self.failed(&format!("it closed the connection without an answer ({error}){FULL}{perhaps}"))
-    }
-
-    /// Why there is no TLS, and what to do.
-    fn no_tls(&self, error: &std::io::Error) -> Failure {
-        let plain = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        match (plain, &self.address) {
-            (Some(rustls::Error::InvalidMessage(_)), Admin::Https { host, port }) => {
-                let own =
-                    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-                self.failed(&format!("it does not speak TLS; without TLS it is --admin {own}"))
+    /// Connects, for requests with bodies of this type. The connection ends with the sender and its last answer.
+    ///
+    /// # Errors
+    /// No Offramp listens there, or it cannot be trusted.
+    pub(crate) async fn connect<B>(&self) -> Result<SendRequest<B>, Failure>
+    where
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match &self.address {
+            AdminAddress::Plain(ListenAddress::Unix(path)) => {
+                let stream = UnixStream::connect(path).await.map_err(|error| self.connect_failed(&error))?;
+                self.handshake(stream).await
             }
-            _ if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
-                self.failed(&format!("it closed the connection during the TLS handshake{FULL}"))
+            AdminAddress::Plain(ListenAddress::Ip(address)) => {
+                let stream =
+                    TcpStream::connect(address).await.map_err(|error| self.connect_failed(&error))?;
+                self.handshake(stream).await
             }
-            _ => self.failed(&format!("TLS: {}", stream_error(error))),
+            AdminAddress::Https { host, port } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await;
+                let stream = stream.map_err(|error| self.connect_failed(&error))?;
+                let Some((connector, name)) = &self.tls else { return Err(self.failed(&"no TLS")) };
+                let stream = connector.connect(name.clone(), stream).await;
+                self.handshake(stream.map_err(|error| self.handshake_failed(&error))?).await
+            }
         }
     }
 
-    /// What was said against a request.
-    pub(super) fn refused(&self, status: StatusCode, body: &[u8]) -> Failure {
-        let problem: Value = serde_json::from_slice(body).unwrap_or_default();
-        let Some(detail) = problem["detail"].as_str() else {
-            return self.failed(&format!("what listens there is no admin interface; it answers {status}"));
+    /// Asks for the state of the process.
+    ///
+    /// # Errors
+    /// No Offramp answers, or it refuses.
+    pub(crate) async fn probe(&self) -> Result<(), Failure> {
+        let status = AdminRequest::new("GET", "/status");
+        let has_begun = Cell::new(false);
+        let asked = tokio::time::timeout(RESPONSE_TIMEOUT, self.exchange(&status, &has_begun));
+        asked.await.unwrap_or_else(|_| Err(self.timed_out(&status, RESPONSE_TIMEOUT))).map(drop)
+    }
+
+    /// Returns true if nothing listens at the address, as far as this machine can tell.
+    pub(crate) fn is_absent(&self) -> bool {
+        let refusal = match &self.address {
+            AdminAddress::Plain(ListenAddress::Unix(path)) => {
+                std::os::unix::net::UnixStream::connect(path).err()
+            }
+            AdminAddress::Plain(ListenAddress::Ip(address)) => std::net::TcpStream::connect(address).err(),
+            AdminAddress::Https { .. } => None,
         };
-        let text = refusal(&problem, detail);
-        self.problem.replace(Some(problem));
-        match status {
-            StatusCode::UNAUTHORIZED => {
-                Failure::runtime(text + "\n--token-file FILE names the file with the token")
-            }
-            // Values of the command line go as they are.
-            StatusCode::BAD_REQUEST => Failure::usage(text),
-            _ => Failure::runtime(text),
+        refusal
+            .is_some_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
+    }
+
+    /// The address as it is written on a command line.
+    pub(crate) fn address(&self) -> &AdminAddress {
+        &self.address
+    }
+
+    /// The name of the interface for the `Host` field of its page.
+    pub(crate) fn host(&self) -> &str {
+        match &self.address {
+            AdminAddress::Https { host, .. } if !host.contains(':') => host,
+            _ => "localhost",
         }
     }
 
-    pub(super) fn failed(&self, error: &impl fmt::Display) -> Failure {
-        Failure::runtime(format_args!("error: the admin interface at {}: {error}", self.address))
+    /// The token that requests have to show.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
     }
 
-    /// Why there is no connection, and what to do.
-    fn nobody(&self, error: &std::io::Error) -> Failure {
-        let address = &self.address;
-        Failure::runtime(match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                let (what, removed) = match (&self.address, error.kind()) {
-                    (Admin::Plain(ListenAddress::Unix(_)), ErrorKind::NotFound) => {
-                        (": there is no such socket", REMOVED)
-                    }
-                    (Admin::Plain(ListenAddress::Unix(_)), _) => (": the socket belongs to nobody", REMOVED),
-                    _ => ("", ""),
-                };
-                format!(
-                    "error: no Offramp listens at {address}{what}\n\
-                     Is one running with this configuration (`offramp run -c FILE`)? `offramp ctl -c FILE` asks that of a \
-                     file, --admin that of an address{removed}"
-                )
-            }
-            ErrorKind::PermissionDenied => {
-                format!("error: {address}: {error}; run this as root, or as the user that Offramp runs as")
-            }
-            _ => format!("error: {address}: {error}"),
-        })
+    async fn handshake<B>(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<SendRequest<B>, Failure>
+    where
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(|error| self.failed(&error))?;
+        tokio::spawn(connection);
+        Ok(sender)
     }
 }
 
-/// What checks the certificate of a host: by these authorities, or the system's.
+/// TLS connector that trusts `authorities`, else the system's, and the server name of `host`.
 fn tls(host: &str, authorities: Option<&Path>) -> Result<(TlsConnector, ServerName<'static>), Failure> {
     let anchors = match authorities {
         Some(file) => {
@@ -387,35 +386,6 @@ fn tls(host: &str, authorities: Option<&Path>) -> Result<(TlsConnector, ServerNa
     let config = config.map_err(|error| failed(&error))?.dangerous();
     let config = config.with_custom_certificate_verifier(verifier).with_no_client_auth();
     Ok((TlsConnector::from(Arc::new(config)), name))
-}
-
-/// A refusal for people.
-fn refusal(problem: &Value, detail: &str) -> String {
-    let mut text = format!("error: {}", printable(detail));
-    let errors = problem["errors"].as_array().map_or(&[][..], Vec::as_slice);
-    for error in errors.iter().filter(|_| errors.len() > 1) {
-        let at = error["at"].as_str().map(|at| format!("{at}: ")).unwrap_or_default();
-        text.push_str(&format!(
-            "\n  {}",
-            printable(&format!("{at}{}", error["text"].as_str().unwrap_or_default()))
-        ));
-    }
-    match problem["difference"].as_array() {
-        Some(lines) if lines.is_empty() => {
-            text.push_str("\nWhat has changed since the expected version is not remembered");
-        }
-        Some(_) => text.push_str("\nWhat has changed since the expected version:"),
-        None => {}
-    }
-    for line in problem["difference"].as_array().into_iter().flatten() {
-        text.push_str(&format!("\n  {}", printable(line.as_str().unwrap_or_default())));
-    }
-    text
-}
-
-/// Without control characters: this may be root's terminal.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

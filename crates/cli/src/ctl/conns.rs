@@ -1,18 +1,18 @@
-//! `ctl conns`: the connections that are open, as a table that fits the terminal or as JSON, and the order to close some.
+//! `ctl conns`: open connections as a table that fits the terminal or as JSON, and the request to close some.
 
 use serde_json::{Value, json};
 
-use super::client::{Client, Request, printable};
+use super::client::{AdminClient, AdminRequest, printable};
 use super::{segment, show, with};
 use crate::failure::Failure;
 use crate::flags::ctl::Conns;
 use crate::surroundings::{self, print};
 
-/// How many connections one answer of the interface has at most.
+/// Number of connections requested per page.
 const PAGE: usize = 1000;
 
-/// Shows the connections that are meant, or closes them.
-pub(super) fn run(client: &Client, conns: &Conns) -> Result<(), Failure> {
+/// Shows the selected connections, or closes them.
+pub(super) fn run(client: &AdminClient, conns: &Conns) -> Result<(), Failure> {
     let filter = filter(conns);
     if conns.kill {
         if filter.is_empty() && conns.id.is_none() {
@@ -22,7 +22,7 @@ pub(super) fn run(client: &Client, conns: &Conns) -> Result<(), Failure> {
             ));
         }
         let path = conns.id.as_ref().map_or_else(|| with("/connections", &filter), |id| of(id));
-        let answer = client.ask_json(&Request::new("DELETE", &path))?;
+        let answer = client.ask_json(&AdminRequest::new("DELETE", &path))?;
         let text = if client.json {
             format!("{answer:#}\n")
         } else {
@@ -32,7 +32,7 @@ pub(super) fn run(client: &Client, conns: &Conns) -> Result<(), Failure> {
         return print(text.as_bytes());
     }
     let (all, more) = match &conns.id {
-        Some(id) => (vec![client.ask_json(&Request::new("GET", &of(id)))?], false),
+        Some(id) => (vec![client.ask_json(&AdminRequest::new("GET", &of(id)))?], false),
         None => pages(client, &filter, conns.limit)?,
     };
     if client.json {
@@ -49,16 +49,16 @@ fn of(id: &str) -> String {
     format!("/connections/{}", segment(id))
 }
 
-/// Those that are meant, page by page, and whether there are more than `limit`.
-fn pages(client: &Client, filter: &[String], limit: usize) -> Result<(Vec<Value>, bool), Failure> {
+/// Fetches the selected connections page by page; the flag is true if there are more than `limit`.
+fn pages(client: &AdminClient, filter: &[String], limit: usize) -> Result<(Vec<Value>, bool), Failure> {
     let (mut all, mut after) = (Vec::new(), None::<String>);
     loop {
         let mut query = filter.to_vec();
         query.push(format!("limit={}", (limit - all.len()).clamp(1, PAGE)));
         query.extend(after.map(|after| format!("after={}", segment(&after))));
-        let mut page = client.ask_json(&Request::new("GET", &with("/connections", &query)))?;
+        let mut page = client.ask_json(&AdminRequest::new("GET", &with("/connections", &query)))?;
         let Value::Array(connections) = page["connections"].take() else { return Ok((all, false)) };
-        // What is beyond the limit was asked for only to know whether it is there.
+        // This page was requested only to learn if there are more.
         if all.len() >= limit && !connections.is_empty() {
             return Ok((all, true));
         }
@@ -70,7 +70,7 @@ fn pages(client: &Client, filter: &[String], limit: usize) -> Result<(Vec<Value>
     }
 }
 
-/// The filter as the query has it.
+/// Query parameters of the filter options.
 fn filter(conns: &Conns) -> Vec<String> {
     let known = [
         ("client", &conns.client),
@@ -85,8 +85,8 @@ fn filter(conns: &Conns) -> Vec<String> {
     set.collect()
 }
 
-/// The columns of the table, from the one that is needed most; the last ones go where the terminal is narrow. A `width`
-/// of 0 is that of a file.
+/// Formats connections as a table. Columns are ordered by importance, and the last ones are dropped until the
+/// table fits `width`; 0 means unlimited.
 fn table(connections: &[Value], width: usize) -> String {
     let head = ["ID", "CLIENT", "PROTOCOL", "AGE", "IN", "OUT", "ROUTE", "SERVER", "NAME", "LISTENER"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -120,7 +120,7 @@ fn row(one: &Value) -> Vec<String> {
     ]
 }
 
-/// In the unit that leaves one to three digits.
+/// Formats an age in the unit that leaves one to three digits.
 fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),

@@ -1,30 +1,32 @@
-//! Items of the configuration that are added, changed or removed: all kinds in the same way.
+//! Requests that add, change or remove items of the configuration; all kinds work alike.
 
 use offramp_config::keys::{self, Kind};
 use serde_json::{Map, Value};
 
-use super::client::Request;
+use super::client::AdminRequest;
 use super::{query, segment, with};
 use crate::failure::Failure;
-use crate::flags::ctl::{Keyed, Route, Terms};
+use crate::flags::ctl::{ChangeOptions, ItemCommand, RouteCommand};
 
-/// The keys by which a route leads somewhere.
+/// Keys of a route that are its target.
 const TARGETS: [&str; 7] = ["backend", "server", "split", "passthrough", "redirect", "respond", "root"];
 
-/// A listener, a backend or a certificate: its name is among its keys.
-pub(super) fn keyed(path: &str, command: &Keyed) -> Result<Request, Failure> {
+/// Request for a listener, a backend or a certificate, which have their name among their keys.
+pub(super) fn keyed(path: &str, command: &ItemCommand) -> Result<AdminRequest, Failure> {
     match command {
-        Keyed::Add { keys, terms } => Ok(add(path, added(path, &keys.keys)?, terms)),
-        Keyed::Change { item, keys, terms } => Ok(change(path, &item.name, &keys.keys, terms)),
-        Keyed::Remove { item, terms } => Ok(remove(path, &item.name, terms)),
+        ItemCommand::Add { keys, terms } => Ok(add(path, added(path, &keys.keys)?, terms)),
+        ItemCommand::Change { item, keys, terms } => Ok(change(path, &item.name, &keys.keys, terms)),
+        ItemCommand::Remove { item, terms } => Ok(remove(path, &item.name, terms)),
     }
 }
 
-pub(super) fn route(command: &Route) -> Result<Request, Failure> {
+pub(super) fn route(command: &RouteCommand) -> Result<AdminRequest, Failure> {
     let (host, path, listener, backend, to, keys, terms) = match command {
-        Route::Change { item, keys, terms } => return Ok(change("/routes", &item.name, &keys.keys, terms)),
-        Route::Remove { item, terms } => return Ok(remove("/routes", &item.name, terms)),
-        Route::Add { host, path, listener, backend, to, keys, terms } => {
+        RouteCommand::Change { item, keys, terms } => {
+            return Ok(change("/routes", &item.name, &keys.keys, terms));
+        }
+        RouteCommand::Remove { item, terms } => return Ok(remove("/routes", &item.name, terms)),
+        RouteCommand::Add { host, path, listener, backend, to, keys, terms } => {
             (host, path, listener, backend, to, keys, terms)
         }
     };
@@ -51,23 +53,23 @@ pub(super) fn route(command: &Route) -> Result<Request, Failure> {
     Ok(add("/routes", all, terms))
 }
 
-fn add(path: &str, keys: Map<String, Value>, terms: &Terms) -> Request {
-    Request::json("POST", &with(path, &query(terms)), &Value::Object(keys))
+fn add(path: &str, keys: Map<String, Value>, terms: &ChangeOptions) -> AdminRequest {
+    AdminRequest::json("POST", &with(path, &query(terms)), &Value::Object(keys))
 }
 
-fn change(path: &str, name: &str, keys: &[(String, String)], terms: &Terms) -> Request {
-    Request::json("PATCH", &with(&one(path, name), &query(terms)), &Value::Object(values(path, keys)))
+fn change(path: &str, name: &str, keys: &[(String, String)], terms: &ChangeOptions) -> AdminRequest {
+    AdminRequest::json("PATCH", &with(&one(path, name), &query(terms)), &Value::Object(values(path, keys)))
 }
 
-fn remove(path: &str, name: &str, terms: &Terms) -> Request {
-    Request::new("DELETE", &with(&one(path, name), &query(terms)))
+fn remove(path: &str, name: &str, terms: &ChangeOptions) -> AdminRequest {
+    AdminRequest::new("DELETE", &with(&one(path, name), &query(terms)))
 }
 
 fn one(path: &str, name: &str) -> String {
     format!("{path}/{}", segment(name))
 }
 
-/// The keys of a new item: there is nothing to take away.
+/// Keys of a new item; an empty value is refused, since there is no key to remove.
 fn added(path: &str, keys: &[(String, String)]) -> Result<Map<String, Value>, Failure> {
     match keys.iter().find(|(_, value)| value.is_empty()) {
         Some((key, _)) => Err(Failure::usage(format_args!("error: `{key}=` has no value"))),
@@ -75,7 +77,7 @@ fn added(path: &str, keys: &[(String, String)]) -> Result<Map<String, Value>, Fa
     }
 }
 
-/// The keys as JSON: one that is repeated is one list of all its values, and one without a value is null.
+/// Converts keys to JSON: a repeated key becomes one list of all its values, and an empty value becomes null.
 fn values(path: &str, keys: &[(String, String)]) -> Map<String, Value> {
     let mut all = Map::new();
     for (key, text) in keys {
@@ -99,7 +101,7 @@ fn listed(value: Value) -> Vec<Value> {
     }
 }
 
-/// Whether a number or a flag of this key is meant as a text, because the key takes nothing else.
+/// Returns true if a number or a boolean must be sent as a string, since the key takes only text.
 fn is_text(path: &str, name: &str, value: &str) -> bool {
     let section = match path {
         "/backends" => "backend.*",
@@ -107,14 +109,15 @@ fn is_text(path: &str, name: &str, value: &str) -> bool {
         "/listeners" => "listener",
         _ => "certificate",
     };
-    // The name of a backend stands in the header of its section.
+    // The name of a backend is part of its section header, so it is no key.
     let Some(key) = keys::find_in(section, name) else { return name == "name" };
-    // Some keys of routes are switched off by `false`.
+    // Some keys of routes are disabled by `false`.
     let is_off = value == "false" && key.can_be_off();
     matches!(key.kind, Kind::Text(_) | Kind::List(_) | Kind::Choice(_) | Kind::TextOrTable(_)) && !is_off
 }
 
-/// Numbers, `true`, `false`, lists and tables are JSON; everything else is a text, and so is a number where a text `is_due`.
+/// Parses numbers, booleans, lists and tables as JSON; everything else is a string, and so is a number or
+/// boolean if `is_due`.
 fn value(text: &str, is_due: bool) -> Value {
     match serde_json::from_str(text) {
         _ if text.is_empty() => Value::Null,
@@ -130,7 +133,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::flags::ctl::Keys;
+    use crate::flags::ctl::ItemKeys;
 
     #[test]
     fn keys_are_what_they_look_like() {
@@ -179,14 +182,14 @@ mod tests {
     fn a_key_that_an_option_sets_is_refused_beside_it() {
         let refused = |host: &[&str], to: Option<&str>, keys: &[(&str, &str)]| {
             let keys = keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-            let route = Route::Add {
+            let route = RouteCommand::Add {
                 host: host.iter().map(|host| (*host).to_owned()).collect(),
                 path: None,
                 listener: Vec::new(),
                 backend: None,
                 to: to.map(str::to_owned),
-                keys: Keys { keys },
-                terms: Terms { confirm: None, persist: false, dry_run: false },
+                keys: ItemKeys { keys },
+                terms: ChangeOptions { confirm: None, persist: false, dry_run: false },
             };
             self::route(&route).map_err(|failure| failure.to_string())
         };

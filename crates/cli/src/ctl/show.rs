@@ -1,32 +1,33 @@
-//! Answers of the admin interface, for people.
+//! Text output of the admin interface's answers.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
 use super::client::printable;
-use crate::flags::ctl::{Command, What};
+use crate::flags::ctl::{CtlCommand, ShowSubject};
 
-/// The answer to a command.
-pub(super) fn answer(command: &Command, answer: &Value) -> String {
+/// Formats the answer to a command.
+pub(super) fn answer(command: &CtlCommand, answer: &Value) -> String {
     let text = match command {
-        Command::Status => status(answer),
-        Command::Show { what } => items(*what, answer),
-        Command::History { refused: false } => history(answer),
-        Command::History { refused: true } => refused(answer),
-        Command::Stop { .. } => stop(answer),
-        Command::Upgrade { .. } => format!(
+        CtlCommand::Status => status(answer),
+        CtlCommand::Show { what } => items(*what, answer),
+        CtlCommand::History { refused: false } => history(answer),
+        CtlCommand::History { refused: true } => refused(answer),
+        CtlCommand::Stop { .. } => stop(answer),
+        CtlCommand::Upgrade { .. } => format!(
             "Process {} has taken over after {} ms. The one before serves what is open, then ends.\n",
             text(&answer["process"]),
             text(&answer["took_ms"])
         ),
-        Command::Confirm { .. } => confirmed(answer),
+        CtlCommand::Confirm { .. } => confirmed(answer),
+        CtlCommand::Persist { .. } => written(answer),
         _ => report(answer),
     };
     printable(&text)
 }
 
-/// An event, on one line.
+/// Formats an event as one line.
 pub(super) fn event(kind: &str, data: &Value) -> String {
     let what = match kind {
         "change" => format!(
@@ -59,7 +60,7 @@ pub(super) fn event(kind: &str, data: &Value) -> String {
     format!("{}\n", printable(&line).replace('\n', " "))
 }
 
-/// What comes of an order to stop.
+/// Formats the answer to `stop`.
 fn stop(answer: &Value) -> String {
     let open = answer["open"].as_u64().unwrap_or_default();
     let connections = if open == 1 { "open connection" } else { "open connections" };
@@ -76,15 +77,15 @@ fn stop(answer: &Value) -> String {
     }
 }
 
-/// What a notice says beside when and what.
+/// Formats the members of a notice other than its time and text.
 fn details(data: &Value) -> String {
     let members = data.as_object().into_iter().flatten();
     let others = members.filter(|(name, _)| !matches!(name.as_str(), "at" | "what"));
     others.map(|(name, value)| format!(" {name}={}", text(value))).collect()
 }
 
-/// So many changes are shown that the file does not have.
-const UNWRITTEN: usize = 10;
+/// Maximum number of unwritten changes in `status`.
+const MAX_UNWRITTEN: usize = 10;
 
 fn status(answer: &Value) -> String {
     let config = &answer["config"];
@@ -125,13 +126,16 @@ fn status(answer: &Value) -> String {
         let reason = printable(reason);
         rows.push(vec!["not taken back".to_owned(), format!("it is tried again until it works: {reason}")]);
     }
+    if let Some(reason) = config["unsaved"].as_str() {
+        rows.push(vec!["not saved".to_owned(), format!("for `run --resume`: {}", printable(reason))]);
+    }
     let unwritten = config["unwritten"].as_array().map_or(&[][..], Vec::as_slice);
-    for (at, line) in unwritten.iter().take(UNWRITTEN).enumerate() {
+    for (at, line) in unwritten.iter().take(MAX_UNWRITTEN).enumerate() {
         let label = if at == 0 { "not in the file" } else { "" };
         rows.push(vec![label.to_owned(), text(line)]);
     }
-    if unwritten.len() > UNWRITTEN {
-        rows.push(vec![String::new(), format!("and {} more (--json)", unwritten.len() - UNWRITTEN)]);
+    if unwritten.len() > MAX_UNWRITTEN {
+        rows.push(vec![String::new(), format!("and {} more (--json)", unwritten.len() - MAX_UNWRITTEN)]);
     }
     let last = &config["last_refused"];
     if !last.is_null() {
@@ -149,35 +153,35 @@ fn states(states: &Value) -> String {
     if states.is_empty() { "none".to_owned() } else { states.join(", ") }
 }
 
-fn items(what: What, answer: &Value) -> String {
+fn items(what: ShowSubject, answer: &Value) -> String {
     let (kind, head): (&str, &[&str]) = match what {
-        What::Listeners => ("listeners", &["NAME", "MODE", "LISTENING", "ORIGIN"]),
-        What::Routes => ("routes", &["NAME", "TARGET", "ORIGIN"]),
-        What::Backends => ("backends", &["BACKEND", "SERVER", "STATE", "WEIGHT", "ACTIVE", "WHY"]),
-        What::Certificates => ("certificates", &["NAMES", "DAYS", "KEY", "SOURCE"]),
-        What::Workers => ("workers", &["WORKER", "OPEN", "ACCEPTED", "REQUESTS", "YIELDS"]),
-        What::Counters | What::Config => return counters(answer),
+        ShowSubject::Listeners => ("listeners", &["NAME", "MODE", "LISTENING", "ORIGIN"]),
+        ShowSubject::Routes => ("routes", &["NAME", "TARGET", "ORIGIN"]),
+        ShowSubject::Backends => ("backends", &["BACKEND", "SERVER", "STATE", "WEIGHT", "ACTIVE", "WHY"]),
+        ShowSubject::Certificates => ("certificates", &["NAMES", "DAYS", "KEY", "SOURCE"]),
+        ShowSubject::Workers => ("workers", &["WORKER", "OPEN", "ACCEPTED", "REQUESTS", "YIELDS"]),
+        ShowSubject::Counters | ShowSubject::Config => return counters(answer),
     };
     let mut rows = vec![head.iter().map(|title| (*title).to_owned()).collect()];
     for item in answer[kind].as_array().into_iter().flatten() {
         match what {
-            What::Backends => rows.extend(servers(item)),
+            ShowSubject::Backends => rows.extend(servers(item)),
             _ => rows.push(row(what, item)),
         }
     }
     table(&rows)
 }
 
-fn row(what: What, item: &Value) -> Vec<String> {
+fn row(what: ShowSubject, item: &Value) -> Vec<String> {
     let config = &item["config"];
     match what {
-        What::Listeners => {
+        ShowSubject::Listeners => {
             vec![text(&item["name"]), text(&config["mode"]), list(&item["listening"]), text(&item["origin"])]
         }
-        What::Routes => {
+        ShowSubject::Routes => {
             vec![text(&item["name"]), target(config), text(&item["origin"])]
         }
-        What::Certificates => {
+        ShowSubject::Certificates => {
             vec![list(&item["names"]), text(&item["days_left"]), text(&item["key"]), text(&item["source"])]
         }
         _ => vec![
@@ -190,7 +194,7 @@ fn row(what: What, item: &Value) -> Vec<String> {
     }
 }
 
-/// Where a route leads to.
+/// Target of a route.
 fn target(route: &Value) -> String {
     let keys = ["backend", "server", "split", "passthrough", "redirect", "respond", "root"];
     match keys.into_iter().find(|key| !route[*key].is_null()) {
@@ -222,7 +226,7 @@ fn counters(answer: &Value) -> String {
     table(&rows)
 }
 
-/// Changes and closed connections, the newest first.
+/// Formats changes and closed connections, the newest first.
 fn history(answer: &Value) -> String {
     let mut entries: Vec<(String, String)> = Vec::new();
     for change in answer["changes"].as_array().into_iter().flatten() {
@@ -241,7 +245,7 @@ fn history(answer: &Value) -> String {
         let count = text(&closed["connections"]);
         entries.push((at.clone(), format!("connections closed: {count}, {at}, by {by} ({which})\n")));
     }
-    // Times are texts of one form. What is of one time stays in its order.
+    // Times have one format, so they sort as text; the sort is stable for equal times.
     entries.sort_by(|(one, _), (other, _)| other.cmp(one));
     let entries: String = entries.into_iter().map(|(_, entry)| entry).collect();
     format!("version {} is in force\n{entries}", text(&answer["version"]))
@@ -307,13 +311,31 @@ fn report(answer: &Value) -> String {
 
 fn confirmed(answer: &Value) -> String {
     let mut out = format!("Version {} stays in force.\n", text(&answer["version"]));
+    for warning in answer["warnings"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "Warning: {}", text(warning));
+    }
     if let Some(path) = answer["persisted"].as_str() {
         let _ = writeln!(out, "Written to {path}");
     }
     out
 }
 
-/// Each on a line of its own.
+fn written(answer: &Value) -> String {
+    let mut out = match answer["persisted"].as_str() {
+        Some(path) => format!("Written to {path}:\n"),
+        None if answer["changes"].as_array().is_some_and(|lines| !lines.is_empty()) => {
+            "This would be written:\n".to_owned()
+        }
+        None => "The file has everything that is in force.\n".to_owned(),
+    };
+    lines(&mut out, &answer["changes"]);
+    for warning in answer["warnings"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "Warning: {}", text(warning));
+    }
+    out
+}
+
+/// Appends each value as an indented line.
 fn lines(out: &mut String, values: &Value) {
     for line in values.as_array().into_iter().flatten() {
         let _ = writeln!(out, "  {}", text(line));
@@ -333,7 +355,7 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
-/// Columns as wide as their widest cell.
+/// Formats rows as columns, each as wide as its widest cell.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -386,7 +408,7 @@ version 2, 2026-11-23T10:00:00Z, edit by uid 0
     }
 
     #[test]
-    fn routes_are_shown_with_what_they_lead_to() {
+    fn routes_are_shown_with_their_targets() {
         let routes = json!({ "routes": [
             { "name": "a.example", "config": { "backend": "shop" }, "origin": "f.toml:1:1" },
             { "name": "b", "config": { "split": { "backends": ["new", "old weight=9"] } }, "origin": "implied" },
@@ -400,6 +422,6 @@ b          split new, old weight=9  implied
 c          respond {\"status\":410}   admin API
 d          -                        implied
 ";
-        assert_eq!(items(What::Routes, &routes), expected);
+        assert_eq!(items(ShowSubject::Routes, &routes), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! What the demo answers to which request.
+//! Responses of the demo by path.
 
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -12,7 +12,7 @@ use super::seen::Seen;
 
 type Answer = Response<BoxBody<Bytes, hyper::Error>>;
 
-/// The answer to a request of the client that is `seen`.
+/// Responds to a request; `seen` describes the client.
 pub(crate) fn answer(seen: &Seen, request: Request<Incoming>) -> Answer {
     let get = matches!(*request.method(), Method::GET | Method::HEAD);
     match request.uri().path() {
@@ -26,7 +26,7 @@ pub(crate) fn answer(seen: &Seen, request: Request<Incoming>) -> Answer {
     }
 }
 
-/// The body comes back as it arrives.
+/// Streams the request body back.
 fn echo(request: Request<Incoming>) -> Answer {
     let kind = request.headers().get(CONTENT_TYPE).cloned();
     let mut answer = Response::new(request.into_body().boxed());
@@ -37,7 +37,8 @@ fn echo(request: Request<Incoming>) -> Answer {
 
 fn large(query: &str) -> Answer {
     let bytes = query.split('&').find_map(|pair| pair.strip_prefix("bytes="));
-    match bytes.map_or(Some(DEFAULT), |bytes| bytes.parse().ok()).filter(|bytes| *bytes <= MOST) {
+    match bytes.map_or(Some(DEFAULT_LENGTH), |bytes| bytes.parse().ok()).filter(|bytes| *bytes <= MAX_LENGTH)
+    {
         Some(length) => {
             let mut answer = Response::new(Filler::new(length).boxed());
             answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
@@ -60,7 +61,7 @@ fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answe
     answer
 }
 
-/// The page shows what the client sent: it must not run, should the escaping ever fail.
+/// Forbids scripts: the page shows what the client sent, and must be harmless even if escaping fails.
 fn with_policy(mut answer: Answer) -> Answer {
     let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
     answer.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
@@ -71,8 +72,8 @@ fn with_policy(mut answer: Answer) -> Answer {
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 
-/// The default length of `/large`, in bytes.
-const DEFAULT: u64 = 1 << 20;
+/// Default length of `/large`, in bytes.
+const DEFAULT_LENGTH: u64 = 1 << 20;
 
-/// The greatest length of `/large`, in bytes.
-const MOST: u64 = 1 << 40;
+/// Maximum length of `/large`, in bytes.
+const MAX_LENGTH: u64 = 1 << 40;

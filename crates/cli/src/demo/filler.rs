@@ -1,17 +1,17 @@
-//! A response body of any length that takes no memory: the same text over and over.
+//! A response body of any length without allocation: one static text, repeated.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 
-/// So many bytes of text.
+/// Body with a number of bytes still to be sent.
 pub(crate) struct Filler {
     left: u64,
 }
 
 impl Filler {
-    /// A body of `length` bytes.
+    /// Creates a body of `length` bytes.
     pub(crate) fn new(length: u64) -> Self {
         Filler { left: length }
     }
@@ -44,7 +44,7 @@ impl Body for Filler {
 
 const LINE: &[u8; 32] = b"TLS is off from here to the app\n";
 
-/// 64 KiB of that line: four records.
+/// 64 KiB of [`LINE`], which fill four TLS records.
 static TEXT: [u8; 64 << 10] = {
     let mut text = [0; 64 << 10];
     let mut at = 0;

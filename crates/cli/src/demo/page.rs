@@ -1,4 +1,4 @@
-//! The demo's page: what the application saw of the request and of the client.
+//! The demo's page: the request and the client as the application sees them.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use hyper::Request;
 
 use super::seen::Seen;
 
-/// The page as HTML, without scripts, images or anything else to be fetched.
+/// Renders the page as HTML without scripts, images or other subresources.
 pub(crate) fn page<B>(seen: &Seen, request: &Request<B>) -> String {
     let mut client = String::new();
     for (name, value) in &seen.facts {
@@ -25,7 +25,7 @@ fn row(out: &mut String, name: &str, value: &str) {
     let _ = writeln!(out, "<tr><th>{}<td>{}", escaped(name), escaped(value));
 }
 
-/// Text that is nothing but text in HTML. Without angle brackets it cannot be one of the page's marks.
+/// Escapes text for HTML. Without angle brackets it cannot be mistaken for a placeholder of the page.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,19 +1,19 @@
-//! What the demo knows of a client: the PROXY header that Offramp sends first.
+//! The demo's knowledge of a client: the PROXY header that Offramp sends first.
 
 use std::io;
 
-use offramp_wire::Step;
-use offramp_wire::proxy::{self, Addresses, Header, MAX_HEADER};
+use offramp_wire::ParseStep;
+use offramp_wire::proxy::{self, Header, MAX_HEADER, ProxyAddresses};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// A client, as Offramp described it, in words; a fact that was not told is absent.
+/// Description of a client from the PROXY header; missing fields are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Name and value.
+    /// Labels and values, in the order of the page.
     pub(crate) facts: Vec<(&'static str, String)>,
 }
 
-/// Reads the header from the front of `stream`, and nothing beyond it.
+/// Reads the header at the beginning of `stream`, and no byte after it.
 ///
 /// # Errors
 /// The stream fails or ends, or does not begin with a PROXY header.
@@ -21,14 +21,14 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Se
     let mut buffer = Vec::new();
     loop {
         match proxy::parse(&buffer) {
-            Step::Done { value, .. } => return Ok(facts(&value)),
-            // The parser never asks for a byte beyond the header.
-            Step::Need(more) if buffer.len() + more <= MAX_HEADER => {
+            ParseStep::Done { value, .. } => return Ok(facts(&value)),
+            // The parser never requests a byte beyond the header.
+            ParseStep::Need(more) if buffer.len() + more <= MAX_HEADER => {
                 let have = buffer.len();
                 buffer.resize(have + more, 0);
                 stream.read_exact(&mut buffer[have..]).await?;
             }
-            Step::Need(_) | Step::Reject(_) => return Err(io::ErrorKind::InvalidData.into()),
+            ParseStep::Need(_) | ParseStep::Reject(_) => return Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }
@@ -36,12 +36,12 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Se
 fn facts(header: &Header<'_>) -> Seen {
     let mut facts = Vec::new();
     match header.addresses {
-        Addresses::Tcp { source, destination } => {
+        ProxyAddresses::Tcp { source, destination } => {
             facts.push(("client", source.to_string()));
             facts.push(("connected to", destination.to_string()));
         }
-        Addresses::Unix { .. } => facts.push(("client", "on a Unix socket".to_owned())),
-        Addresses::Unspec => {}
+        ProxyAddresses::Unix { .. } => facts.push(("client", "on a Unix socket".to_owned())),
+        ProxyAddresses::Unspec => {}
     }
     let tls = header.tlvs.tls().unwrap_or_default();
     let texts = [

@@ -4,25 +4,25 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use offramp_wire::proxy::{CLIENT_SSL, Endpoint, Outbound, TlsInfo};
+use offramp_wire::proxy::{CLIENT_SSL, OutboundHeader, ProxyEndpoint, TlsInfo};
 
-use super::Demo;
+use super::DemoApplication;
 
 fn header() -> Vec<u8> {
-    let address = |text: &str| Endpoint::Inet(text.parse().unwrap());
+    let address = |text: &str| ProxyEndpoint::Inet(text.parse().unwrap());
     let tls = TlsInfo { client: CLIENT_SSL, version: Some("TLSv1.3"), ..TlsInfo::default() };
     let mut header = Vec::new();
-    Outbound {
+    OutboundHeader {
         authority: Some("localhost"),
         tls: Some(tls),
-        ..Outbound::new(address("192.0.2.1:50000"), address("192.0.2.2:443"))
+        ..OutboundHeader::new(address("192.0.2.1:50000"), address("192.0.2.2:443"))
     }
     .encode_v2(&mut header);
     header
 }
 
-/// The whole answer to what is sent in one write.
-fn exchange(demo: &Demo, request: &[u8]) -> String {
+/// Sends bytes in one write and returns the whole answer.
+fn exchange(demo: &DemoApplication, request: &[u8]) -> String {
     let mut stream = UnixStream::connect(demo.socket()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.write_all(request).unwrap();
@@ -31,13 +31,13 @@ fn exchange(demo: &Demo, request: &[u8]) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-fn get(demo: &Demo, request: &str) -> String {
+fn get(demo: &DemoApplication, request: &str) -> String {
     exchange(demo, &[header(), request.as_bytes().to_vec()].concat())
 }
 
 #[test]
 fn every_path_answers() {
-    let demo = Demo::start().unwrap();
+    let demo = DemoApplication::start().unwrap();
     let end = "HTTP/1.1\r\nhost: a\r\nconnection: close\r\n";
     let page = get(&demo, &format!("GET / {end}\r\n"));
     for part in ["HTTP/1.1 200", "192.0.2.1:50000", "TLSv1.3", "<td>localhost", "content-security-policy"] {
@@ -63,7 +63,7 @@ fn every_path_answers() {
 
 #[test]
 fn a_connection_without_a_header_is_closed() {
-    let demo = Demo::start().unwrap();
+    let demo = DemoApplication::start().unwrap();
     let mut stream = UnixStream::connect(demo.socket()).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut rest = Vec::new();
@@ -74,7 +74,7 @@ fn a_connection_without_a_header_is_closed() {
 
 #[test]
 fn nothing_is_left_behind() {
-    let demo = Demo::start().unwrap();
+    let demo = DemoApplication::start().unwrap();
     let socket = demo.socket();
     let mut open = UnixStream::connect(&socket).unwrap();
     assert!(socket.exists());

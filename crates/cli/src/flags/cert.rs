@@ -1,26 +1,25 @@
-//! The command line of `cert`.
+//! Arguments of `offramp cert`.
 
 use clap::{Args, Subcommand};
 
 use super::ConfigFile;
 use super::order::Order;
 
-/// `cert`, and what to do.
+/// Arguments of `offramp cert`.
 #[derive(Debug, Args)]
 pub(crate) struct Cert {
-    /// What to do.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CertCommand,
 }
 
-/// What to do with certificates.
+/// Subcommands of `offramp cert`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CertCommand {
     /// List the certificates of a configuration: names, source, issuer, days left, key, routes
     ///
     /// Reads the files as `run` does, writes nothing, and does not ask a running Offramp. Exit code 2 if a certificate
     /// cannot be used.
-    List(List),
+    List(CertList),
     /// Show a certificate chain as a client gets it, and what is wrong with it
     ///
     /// Exit code 1 if something is wrong.
@@ -42,8 +41,7 @@ pub(crate) enum Command {
 
 /// Options of `cert list`.
 #[derive(Debug, Args)]
-pub(crate) struct List {
-    /// Where the configuration is.
+pub(crate) struct CertList {
     #[command(flatten)]
     pub(crate) file: ConfigFile,
     /// Print one JSON object for each certificate
@@ -57,7 +55,6 @@ pub(crate) struct Renew {
     /// A name of the certificate, such as example.org or *.example.org
     #[arg(value_name = "NAME", value_parser = crate::target::host)]
     pub(crate) name: String,
-    /// Where the configuration is.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
 }
@@ -79,7 +76,7 @@ pub(crate) struct Inspect {
     pub(crate) starttls: Option<StartTls>,
 }
 
-/// A protocol in which a client asks for TLS.
+/// Protocol in which a client requests TLS within the connection.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum StartTls {
     /// PostgreSQL, with an SSLRequest

@@ -1,4 +1,4 @@
-//! The command line of `ctl`.
+//! Arguments of `offramp ctl`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,23 +10,21 @@ use offramp_config::model::ListenAddress;
 
 use super::ConfigFile;
 
-/// `ctl`, and what to do.
+/// Arguments of `offramp ctl`.
 #[derive(Debug, Args)]
 pub(crate) struct Ctl {
-    /// Where the admin interface is.
     #[command(flatten)]
-    pub(crate) reach: Reach,
-    /// What to do.
+    pub(crate) reach: CtlOptions,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CtlCommand,
 }
 
-/// Where the admin interface is, and how its answers are shown.
+/// Options for reaching the admin interface, and for the output; global to all subcommands.
 #[derive(Debug, Args)]
-pub(crate) struct Reach {
+pub(crate) struct CtlOptions {
     /// The admin interface: unix:/path, 127.0.0.1:9901 or https://host:9901 [default: that of the configuration]
     #[arg(long, global = true, value_name = "ADDRESS")]
-    pub(crate) admin: Option<Admin>,
+    pub(crate) admin: Option<AdminAddress>,
     /// The PEM file with the authorities that the certificate of https:// is checked against [default: the system's]
     #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cacert: Option<PathBuf>,
@@ -46,21 +44,20 @@ pub(crate) struct Reach {
     pub(crate) timeout: Option<Duration>,
 }
 
-/// Where an admin interface is.
+/// Address of an admin interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Admin {
-    /// On a Unix socket, or an address of this machine.
+pub(crate) enum AdminAddress {
+    /// Unix socket, or TCP without TLS, which is limited to this machine.
     Plain(ListenAddress),
-    /// At a port of a host, with TLS.
+    /// TCP with TLS, at any host.
     Https {
-        /// A name or an address, without brackets.
+        /// Name or address, without brackets.
         host: String,
-        /// The port.
         port: u16,
     },
 }
 
-impl FromStr for Admin {
+impl FromStr for AdminAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -87,7 +84,7 @@ impl FromStr for Admin {
     }
 }
 
-impl fmt::Display for Admin {
+impl fmt::Display for AdminAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plain(address) => address.fmt(f),
@@ -97,22 +94,22 @@ impl fmt::Display for Admin {
     }
 }
 
-impl Reach {
-    /// The configuration that says where the admin interface is.
+impl CtlOptions {
+    /// Option for the configuration, which names the admin interface.
     pub(crate) fn file(&self) -> ConfigFile {
         ConfigFile { path: self.config.clone() }
     }
 }
 
-/// What to do.
+/// Subcommands of `offramp ctl`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CtlCommand {
     /// Show what runs: version, connections, servers, the latest refused reload
     Status,
     /// Show listeners, routes, backends, certificates, workers or counters
     Show {
-        /// What
-        what: What,
+        /// The kind of items or figures
+        what: ShowSubject,
     },
     /// Show what another configuration would change; change nothing
     ///
@@ -143,9 +140,8 @@ pub(crate) enum Command {
         /// Apply it even if it has no routes or listeners, and the one in force has some
         #[arg(long)]
         force: bool,
-        /// On which terms.
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
     /// Keep the latest change, which --confirm would take back
     Confirm {
@@ -153,11 +149,19 @@ pub(crate) enum Command {
         #[arg(long)]
         no_persist: bool,
     },
+    /// Write the configuration in force to its file, with all changes that it does not have
+    ///
+    /// Comments and order of the file stay. It is not overwritten if it was changed since it was read.
+    Persist {
+        /// Only show what would be written
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Go back to an earlier configuration
     ///
     /// That is the one before the latest change, or that of a version of `history`; the latest ten are remembered.
     Rollback {
-        /// The version
+        /// A version of `history` [default: the one before the latest change]
         #[arg(value_name = "VERSION")]
         version: Option<u64>,
         /// Only show what would change
@@ -179,7 +183,7 @@ pub(crate) enum Command {
     Watch {
         /// Only these kinds of events; may be repeated [default: all]
         #[arg(long, value_name = "KIND")]
-        kind: Vec<Kind>,
+        kind: Vec<WatchedEvent>,
     },
     /// Read the configuration file and all certificates again, as SIGHUP does, and show what changed
     Reload {
@@ -192,9 +196,9 @@ pub(crate) enum Command {
     },
     /// Have the program on disk take over, as SIGUSR2 does, and show what came of it
     ///
-    /// The new process reads the configuration file. Changes of single items that were not written to it (--persist) are
-    /// made there too; other changes would be lost, and the upgrade is refused. Exit code 1 if no new process took over;
-    /// then the old one serves on.
+    /// The new process reads the configuration file. Changes that were not written to it (--persist) stay in force. If the
+    /// file was changed and not reloaded, only changes of single items do; with others the upgrade is refused. Exit code
+    /// 1 if no new process took over; then the old one serves on.
     Upgrade {
         /// Use the configuration file as it is: changes that were not written to it are lost
         #[arg(long)]
@@ -210,47 +214,41 @@ pub(crate) enum Command {
     },
     /// Drain, disable, enable, add or remove a server, or change its weight
     Server {
-        /// What to do with it.
         #[command(subcommand)]
-        command: Server,
+        command: ServerCommand,
     },
     /// Add, change or remove a route
     Route {
-        /// What to do.
         #[command(subcommand)]
-        command: Route,
+        command: RouteCommand,
     },
     /// Add, change or remove a backend
     Backend {
-        /// What to do.
         #[command(subcommand)]
-        command: Keyed,
+        command: ItemCommand,
     },
     /// Add, change or remove a listener
     Listener {
-        /// What to do.
         #[command(subcommand)]
-        command: Keyed,
+        command: ItemCommand,
     },
     /// Add, change or remove an item that certificates come from
     Certificate {
-        /// What to do.
         #[command(subcommand)]
-        command: Keyed,
+        command: ItemCommand,
     },
     /// Change the level of the log
     LogLevel {
-        /// The level
-        level: Level,
-        /// On which terms.
+        /// The least important messages to write
+        level: LogLevelName,
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
 }
 
 /// A kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum WatchedEvent {
     /// A change of the configuration
     Change,
     /// A change that was refused
@@ -273,7 +271,7 @@ pub(crate) enum Kind {
     Late,
 }
 
-/// Which connections, and what is to become of them.
+/// Arguments of `ctl conns`: a filter, and the operation.
 #[derive(Debug, Args)]
 pub(crate) struct Conns {
     /// One connection, by its id
@@ -285,7 +283,7 @@ pub(crate) struct Conns {
     /// Those with this name (SNI, else the host of HTTP); *.example.org is any name below it
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Those on this route; of HTTP, those whose latest request was on it
+    /// Those on this route; of HTTP, those with their latest request on it
     #[arg(long, value_name = "ROUTE")]
     pub(crate) route: Option<String>,
     /// Those of this listener
@@ -305,13 +303,13 @@ pub(crate) struct Conns {
     pub(crate) kill: bool,
 }
 
-/// A time, as the configuration has it.
-fn time(text: &str) -> Result<Duration, String> {
+/// Parses a duration above zero, in the syntax of the configuration.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let time = offramp_config::parse_duration(text).map_err(|problem| problem.to_string())?;
     if time.is_zero() { Err("a time above zero, such as 30s".to_owned()) } else { Ok(time) }
 }
 
-/// How many connections are shown: as many as the interface can find without a long wait.
+/// Parses `--limit`; more than 1,000,000 connections would take the interface too long.
 fn limit(text: &str) -> Result<usize, String> {
     let number: usize = text.parse().map_err(|_| "a whole number from 1 to 1000000".to_owned())?;
     if (1..=1_000_000).contains(&number) {
@@ -321,18 +319,18 @@ fn limit(text: &str) -> Result<usize, String> {
     }
 }
 
-/// What `ctl show` shows.
+/// Argument of `ctl show`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum What {
+pub(crate) enum ShowSubject {
     /// All listeners, and where they listen
     Listeners,
-    /// All routes
+    /// All routes, and where they lead
     Routes,
     /// All backends, with the state of each server
     Backends,
     /// The certificates in use
     Certificates,
-    /// The workers
+    /// The workers, and what each has open
     Workers,
     /// Every figure of the metrics
     Counters,
@@ -340,9 +338,9 @@ pub(crate) enum What {
     Config,
 }
 
-/// On which terms something is changed.
+/// Options that all changes have.
 #[derive(Debug, Args)]
-pub(crate) struct Terms {
+pub(crate) struct ChangeOptions {
     /// Take the change back after this time, such as 60s, unless it is confirmed
     #[arg(long, value_name = "TIME")]
     pub(crate) confirm: Option<String>,
@@ -354,10 +352,10 @@ pub(crate) struct Terms {
     pub(crate) dry_run: bool,
 }
 
-/// A server of a backend.
+/// Positional arguments that name a server of a backend.
 #[derive(Debug, Args)]
-pub(crate) struct Named {
-    /// The backend
+pub(crate) struct ServerSelector {
+    /// The backend of the server
     #[arg(value_name = "BACKEND")]
     pub(crate) backend: String,
     /// The server's address, as the configuration has it
@@ -365,88 +363,76 @@ pub(crate) struct Named {
     pub(crate) server: String,
 }
 
-/// What to do with a server.
+/// Subcommands of `ctl server`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Server {
+pub(crate) enum ServerCommand {
     /// Let it finish what it has, and give it nothing new
     Drain {
-        /// Which.
         #[command(flatten)]
-        named: Named,
-        /// On which terms.
+        named: ServerSelector,
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
     /// Give it its share again
     Enable {
-        /// Which.
         #[command(flatten)]
-        named: Named,
-        /// On which terms.
+        named: ServerSelector,
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
     /// Neither use nor check it
     Disable {
-        /// Which.
         #[command(flatten)]
-        named: Named,
-        /// On which terms.
+        named: ServerSelector,
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
-    /// Change its share
+    /// Change the share of a server
     Weight {
-        /// Which.
         #[command(flatten)]
-        named: Named,
-        /// The share
+        named: ServerSelector,
+        /// The share of new requests and connections
         #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
         weight: u16,
-        /// On which terms.
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
     /// Add one to its backend
     Add {
-        /// Which.
         #[command(flatten)]
-        named: Named,
-        /// Its share [default: 1]
+        named: ServerSelector,
+        /// The share of the server [default: 1]
         #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
         weight: Option<u16>,
         /// Use it only if no other is available
         #[arg(long)]
         backup: bool,
-        /// On which terms.
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
     /// Remove one from its backend; drain it first, if what it has is to be finished
     Remove {
-        /// Which.
         #[command(flatten)]
-        named: Named,
-        /// On which terms.
+        named: ServerSelector,
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
 }
 
-/// Some keys of an item.
+/// Optional keys of an item.
 #[derive(Debug, Args)]
-pub(crate) struct Keys {
-    /// Keys as the configuration has them, such as balance=least_conn; a key that is repeated is a list, and a value
-    /// may be JSON
+pub(crate) struct ItemKeys {
+    /// Keys as the configuration has them, such as balance=least_conn; a list is the key repeated (upgrade=websocket
+    /// upgrade=mqtt, not upgrade=websocket,mqtt) or JSON, as is a table
     #[arg(value_name = "KEY=VALUE", value_parser = assignment)]
     pub(crate) keys: Vec<(String, String)>,
 }
 
-/// The keys of an item that is changed.
+/// Required keys of an item that is added or changed.
 #[derive(Debug, Args)]
 pub(crate) struct ChangedKeys {
-    /// Keys as the configuration has them, such as balance=least_conn; a key that is repeated is a list, a value may be
-    /// JSON, and KEY= takes a key away
+    /// Keys as the configuration has them, such as balance=least_conn; a list is the key repeated (upgrade=websocket
+    /// upgrade=mqtt, not upgrade=websocket,mqtt) or JSON, as is a table; KEY= takes a key away
     #[arg(value_name = "KEY=VALUE", value_parser = assignment, required = true)]
     pub(crate) keys: Vec<(String, String)>,
 }
@@ -454,11 +440,11 @@ pub(crate) struct ChangedKeys {
 fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
-        _ => Err("write KEY=VALUE, with a key as in docs/config.md".to_owned()),
+        _ => Err("write KEY=VALUE, with a key as in docs/reference/keys.md".to_owned()),
     }
 }
 
-/// An item by its name.
+/// Positional argument that names an item.
 #[derive(Debug, Args)]
 pub(crate) struct ItemName {
     /// Its name, as `ctl show` has it; that of a certificate is its file, its directory, or its names joined by commas
@@ -466,44 +452,37 @@ pub(crate) struct ItemName {
     pub(crate) name: String,
 }
 
-/// What to do with listeners, backends and certificates.
+/// Subcommands of `ctl listener`, `ctl backend` and `ctl certificate`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Keyed {
-    /// Add one, such as name=shop servers=127.0.0.1:3000 servers=127.0.0.1:3001
+pub(crate) enum ItemCommand {
+    /// Add one, such as name=apps servers=127.0.0.1:3000 servers=127.0.0.1:3001
     Add {
-        /// Its keys.
         #[command(flatten)]
         keys: ChangedKeys,
-        /// On which terms.
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
     /// Change some of its keys
     Change {
-        /// Which.
         #[command(flatten)]
         item: ItemName,
-        /// Its keys.
         #[command(flatten)]
         keys: ChangedKeys,
-        /// On which terms.
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
-    /// Remove one
+    /// Remove one by its name
     Remove {
-        /// Which.
         #[command(flatten)]
         item: ItemName,
-        /// On which terms.
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
 }
 
-/// What to do with routes.
+/// Subcommands of `ctl route`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Route {
+pub(crate) enum RouteCommand {
     /// Add a route: to a backend, to a server, or to what a key says
     Add {
         /// A host name that it matches; may be repeated [default: any]
@@ -521,39 +500,32 @@ pub(crate) enum Route {
         /// The server that gets what matches
         #[arg(long, value_name = "ADDRESS")]
         to: Option<String>,
-        /// Further keys.
         #[command(flatten)]
-        keys: Keys,
-        /// On which terms.
+        keys: ItemKeys,
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
     /// Change some of its keys
     Change {
-        /// Which.
         #[command(flatten)]
         item: ItemName,
-        /// Its keys.
         #[command(flatten)]
         keys: ChangedKeys,
-        /// On which terms.
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
-    /// Remove a route
+    /// Remove a route by its name
     Remove {
-        /// Which.
         #[command(flatten)]
         item: ItemName,
-        /// On which terms.
         #[command(flatten)]
-        terms: Terms,
+        terms: ChangeOptions,
     },
 }
 
 /// A level of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Level {
+pub(crate) enum LogLevelName {
     /// What does not work
     Error,
     /// What will not work, or not as meant

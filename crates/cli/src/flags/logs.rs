@@ -1,4 +1,4 @@
-//! The options of `offramp logs`.
+//! Arguments of `offramp logs`.
 
 mod ask;
 
@@ -6,25 +6,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
-use offramp_analytics::format::LogFormat;
+use offramp_analytics::format::InputFormat;
 use offramp_config::model::ListenAddress;
 
 pub(crate) use crate::flags::logs::ask::{
-    AnswerOptions, Compare, FilterOptions, List, Query, Search, Tail, Traffic, Visitors, What,
+    AnswerOptions, Compare, FilterOptions, LogsTop, Query, Search, Tail, TopSubject, Traffic, Visitors,
 };
-use crate::logs::when;
+use offramp_analytics::when;
 
-/// Options of `logs`.
+/// Arguments of `offramp logs`.
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
-    /// What to do.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: LogsCommand,
 }
 
-/// What to do with logs.
+/// Subcommands of `offramp logs`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum LogsCommand {
     /// Read access logs of any server into the store
     ///
     /// Lines that do not parse are counted. The first ten are shown with the position where parsing failed; --rejects
@@ -33,7 +32,7 @@ pub(crate) enum Command {
     /// its new lines are read.
     Ingest(Ingest),
     /// The heaviest pages, clients and so on, with requests and bytes; slow pages; errors
-    Top(List),
+    Top(LogsTop),
     /// Requests and bytes over time
     Traffic(Traffic),
     /// Different clients per day
@@ -46,7 +45,7 @@ pub(crate) enum Command {
     ///
     /// Does not show requests that took longer than ten minutes.
     Tail(Tail),
-    /// Requests whose path, query, referrer or agent contains a text, the newest first
+    /// Requests, the newest first, or those whose path, query, referrer or agent contains a text
     ///
     /// With `full_text` in the configuration it uses an index, and each word of the text must be the beginning of a
     /// word there. Without it the whole text must be contained, and every text in the store is searched.
@@ -55,20 +54,20 @@ pub(crate) enum Command {
     ///
     /// The view `requests` has one row per request: time, time_us, host, client, network, method, path, query,
     /// protocol, status, bytes, received, duration_us, referer, agent, bot, user, route, server, tls, cause,
-    /// request_id.
+    /// request_id, queue_us, connect_us, first_byte_us.
     Query(Query),
     /// Serve the store to Grafana, without a proxy
     ///
     /// The data source is at http://ADDR/, for Grafana's plugin simpod-json-datasource. `offramp run` serves the same at
     /// /grafana of its `[admin]` address. SIGTERM and SIGINT stop it.
-    Serve(Serve),
+    Serve(LogsServe),
     /// Roll up complete hours, remove what is older than its retention, and free the space
     ///
     /// `offramp run` and `logs ingest` do this while they write. Run it for a store that no process writes to.
     Tidy(Tidy),
 }
 
-/// The store.
+/// Options that select the log store.
 #[derive(Debug, Args)]
 pub(crate) struct StoreOptions {
     /// The store: sqlite:/path or postgres://user@host/database (default: `[log_store]` of the configuration)
@@ -79,7 +78,7 @@ pub(crate) struct StoreOptions {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// Options of `logs ingest`.
+/// Arguments of `logs ingest`.
 #[derive(Debug, Args)]
 pub(crate) struct Ingest {
     /// Files to read, in this order; - or no file is standard input
@@ -88,7 +87,6 @@ pub(crate) struct Ingest {
     /// Read files again that were read before; the store then has their requests twice
     #[arg(long, conflicts_with = "log")]
     pub(crate) again: bool,
-    /// The format of lines.
     #[command(flatten)]
     pub(crate) format: FormatOptions,
     /// Read this file and follow it until stopped; rotation, truncation and restarts neither lose nor duplicate a
@@ -110,7 +108,6 @@ pub(crate) struct Ingest {
     /// The UTC offset of times that have none, such as +01:00; HAProxy writes none
     #[arg(long, value_name = "OFFSET", default_value = "+00:00", allow_hyphen_values = true, value_parser = when::offset)]
     pub(crate) utc_offset: i32,
-    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }
@@ -121,31 +118,30 @@ pub(crate) struct Ingest {
 pub(crate) struct FormatOptions {
     /// A format by its name: combined, common, main, vhost, vhost_combined, vhost_common (nginx, Apache), json (of
     /// Offramp and others), caddy, traefik, haproxy, httplog, httpslog [default: combined]
-    #[arg(long, value_name = "NAME", value_parser = LogFormat::named)]
-    pub(crate) format: Option<LogFormat>,
+    #[arg(long, value_name = "NAME", value_parser = InputFormat::named)]
+    pub(crate) format: Option<InputFormat>,
     /// The string of an nginx log_format, or the whole directive
-    #[arg(long, value_name = "STRING", value_parser = LogFormat::nginx)]
-    pub(crate) log_format: Option<LogFormat>,
+    #[arg(long, value_name = "STRING", value_parser = InputFormat::nginx)]
+    pub(crate) log_format: Option<InputFormat>,
     /// A regular expression with groups named like nginx's variables, or time, client, host, method, path or status
-    #[arg(long, value_name = "RE", value_parser = LogFormat::regex)]
-    pub(crate) regex: Option<LogFormat>,
+    #[arg(long, value_name = "RE", value_parser = InputFormat::regex)]
+    pub(crate) regex: Option<InputFormat>,
 }
 
-/// Options of `logs serve`.
+/// Arguments of `logs serve`.
 #[derive(Debug, Args)]
-pub(crate) struct Serve {
+pub(crate) struct LogsServe {
     /// Where to listen: an address and a port (0: any free one), or unix: and a path; do not make it public
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:3333")]
     pub(crate) address: ListenAddress,
     /// A GeoIP file in MaxMind's format, for countries and cities [default: the configuration's]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) geoip: Option<PathBuf>,
-    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }
 
-/// Options of `logs tidy`.
+/// Arguments of `logs tidy`.
 #[derive(Debug, Args)]
 pub(crate) struct Tidy {
     /// How long to keep requests, such as 90d [default: the configuration's, forever with --store]
@@ -154,7 +150,6 @@ pub(crate) struct Tidy {
     /// How long to keep hourly and daily sums [default: the configuration's, forever with --store]
     #[arg(long, value_name = "TIME", value_parser = when::duration)]
     pub(crate) rollup_retention: Option<Duration>,
-    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }

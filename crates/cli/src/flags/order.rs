@@ -1,15 +1,15 @@
-//! The command line of `cert order`.
+//! Arguments of `cert order`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
-use offramp_config::model::{Challenge, DirectoryUrl, HostName, KeyType};
+use offramp_config::model::{AcmeKeyType, Challenge, DirectoryUrl, HostName};
 
 use crate::target;
 
-/// Options of `cert order`.
+/// Arguments of `cert order`.
 #[derive(Debug, Args)]
 pub(crate) struct Order {
     /// The names of the certificate, such as example.org or, with --challenge dns-01, *.example.org
@@ -35,16 +35,15 @@ pub(crate) struct Order {
     pub(crate) eab_key: Option<PathBuf>,
     /// How control of the names is proved
     #[arg(long, value_name = "CHALLENGE", default_value = "tls-alpn-01")]
-    pub(crate) challenge: By,
+    pub(crate) challenge: ChallengeOption,
     /// Where to answer the authority's check [default: port 443, or 80 with http-01, of every address]
     #[arg(long, short, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
-    /// How TXT records are set.
     #[command(flatten)]
     pub(crate) dns: Dns,
     /// The kind of the key
     #[arg(long, value_name = "KIND", default_value = "p256")]
-    pub(crate) key_type: Kind,
+    pub(crate) key_type: CertificateKeyType,
     /// The file that gets the chain, and without --key the key too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cert: Option<PathBuf>,
@@ -59,7 +58,7 @@ pub(crate) struct Order {
     pub(crate) verbose: bool,
 }
 
-/// How TXT records are set, with `--challenge dns-01`.
+/// Options for `--challenge dns-01`: the provider of TXT records.
 #[derive(Debug, Args)]
 pub(crate) struct Dns {
     /// With dns-01: the program that sets and removes TXT records
@@ -87,9 +86,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.map(Duration::from_secs).ok_or_else(|| "write a number of seconds, up to 3600".to_owned())
 }
 
-/// A challenge, as a word.
+/// ACME challenge, as a value of `--challenge`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
+pub(crate) enum ChallengeOption {
     /// By a handshake on port 443
     #[value(name = "tls-alpn-01")]
     TlsAlpn01,
@@ -101,36 +100,36 @@ pub(crate) enum By {
     Dns01,
 }
 
-impl From<By> for Challenge {
-    fn from(by: By) -> Self {
+impl From<ChallengeOption> for Challenge {
+    fn from(by: ChallengeOption) -> Self {
         match by {
-            By::TlsAlpn01 => Challenge::TlsAlpn01,
-            By::Http01 => Challenge::Http01,
-            By::Dns01 => Challenge::Dns01,
+            ChallengeOption::TlsAlpn01 => Challenge::TlsAlpn01,
+            ChallengeOption::Http01 => Challenge::Http01,
+            ChallengeOption::Dns01 => Challenge::Dns01,
         }
     }
 }
 
-/// The kind of a key, as a word.
+/// Type of the certificate's key, as a value of `--key-type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
-    /// ECDSA on P-256
+pub(crate) enum CertificateKeyType {
+    /// ECDSA on the curve P-256
     P256,
-    /// ECDSA on P-384
+    /// ECDSA on the curve P-384
     P384,
-    /// RSA of 2048 bits
+    /// RSA with a modulus of 2048 bits
     Rsa2048,
-    /// RSA of 4096 bits
+    /// RSA with a modulus of 4096 bits
     Rsa4096,
 }
 
-impl From<Kind> for KeyType {
-    fn from(kind: Kind) -> Self {
+impl From<CertificateKeyType> for AcmeKeyType {
+    fn from(kind: CertificateKeyType) -> Self {
         match kind {
-            Kind::P256 => KeyType::P256,
-            Kind::P384 => KeyType::P384,
-            Kind::Rsa2048 => KeyType::Rsa2048,
-            Kind::Rsa4096 => KeyType::Rsa4096,
+            CertificateKeyType::P256 => AcmeKeyType::P256,
+            CertificateKeyType::P384 => AcmeKeyType::P384,
+            CertificateKeyType::Rsa2048 => AcmeKeyType::Rsa2048,
+            CertificateKeyType::Rsa4096 => AcmeKeyType::Rsa4096,
         }
     }
 }

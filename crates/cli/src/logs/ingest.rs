@@ -1,16 +1,17 @@
-//! `offramp logs ingest`.
+//! `offramp logs ingest`: import of access logs.
 //!
-//! SIGINT and SIGTERM end it between two lines, with everything before them in the store. A second one ends it at
-//! once, and so do [`LAST`] seconds in which the store does not answer: what was not committed is read again the next time.
+//! SIGINT and SIGTERM stop it between two lines, with all lines before committed. A second signal stops it at
+//! once, and so does a store that does not answer for [`STOP_TIMEOUT`]; uncommitted lines are read again by
+//! the next run.
 
 use std::future::pending;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use offramp_analytics::follow::{Seen, Start, follow, resume};
-use offramp_analytics::format::{LogFormat, recognise};
-use offramp_analytics::ingest::{Again, FileOutcome, Ingest, Input, Rejects, Report, Stop};
+use offramp_analytics::follow::{Familiarity, StartAt, follow, resume};
+use offramp_analytics::format::{InputFormat, recognise};
+use offramp_analytics::ingest::{FileOutcome, ImportReport, Input, LogImport, Reimport, Rejects, StopSignal};
 use offramp_analytics::writer::{move_aside, was_a_store};
 use offramp_analytics::{Error, Options, StoreSink};
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,78 +19,59 @@ use tokio::time::sleep;
 
 use crate::failure::Failure;
 use crate::flags::logs::{self, FormatOptions};
+use crate::log_store::StoreTarget;
 use crate::surroundings::say;
 
-use super::failure;
-use super::place::Place;
 use super::progress::{Meter, note};
 use super::sink::IngestSink;
 
-/// Texts at hand, and KiB of the database's cache, while files are imported: more than a proxy's store has, as it is
-/// over soon.
-const MEMORY_OF_AN_IMPORT: (usize, u32) = (32_768, 16 << 10);
+/// Texts kept in memory, and KiB of the database's cache, for an import: more than for the store of a proxy,
+/// since an import is short.
+const IMPORT_MEMORY: (usize, u32) = (32_768, 16 << 10);
 
-/// The same while a log is followed, which goes on for months and is rarely in a hurry.
-const MEMORY_OF_A_FOLLOWER: (usize, u32) = (4096, 2 << 10);
+/// Like [`IMPORT_MEMORY`], for following a log, which runs for months and is rarely under load.
+const FOLLOW_MEMORY: (usize, u32) = (4096, 2 << 10);
 
-/// Between attempts to open a store that is away, while following.
-const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(1);
+/// Delay between attempts to open an unreachable store while following.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// After a signal, how long the store may take for what is under way. Less than service managers wait before they kill.
-const LAST: Duration = Duration::from_secs(15);
+/// Time for the store to finish after a signal; less than service managers wait before they kill.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
-    let place = Place::find(arguments.store)?;
+    let place = StoreTarget::find(arguments.store)?;
     let import = arguments.follow.is_none();
-    let (texts_at_hand, cache_kib) = if import { MEMORY_OF_AN_IMPORT } else { MEMORY_OF_A_FOLLOWER };
+    let (texts_at_hand, cache_kib) = if import { IMPORT_MEMORY } else { FOLLOW_MEMORY };
     let options = Options { texts_at_hand, cache_kib, ..place.options };
     let rejects = match &arguments.rejects {
-        Some(path) => Rejects::to_file(path).map_err(|error| failure(&error))?,
+        Some(path) => Rejects::to_file(path).map_err(|error| Failure::of_store(&error))?,
         None => Rejects::new(),
     };
     let rejects = rejects.on_reject(|rejection| note(&rejection.to_string()));
     let parser = format(arguments.format)?.parser(arguments.utc_offset);
-    let unable = |error| Failure::runtime(format_args!("error: cannot wait: {error}"));
-    let stop = Stop::new().map_err(unable)?;
+    let stop = StopSignal::new().map_err(|error| unable_to_wait(&error))?;
     obey_signals(stop.clone())?;
-    let mut tell = tell_once();
-    let store = loop {
-        match StoreSink::open(&place.url, &options, stop.clone()) {
-            Ok(store) => break store.on_trouble(tell),
-            // Whatever begins together with the store must not fail because it is the first.
-            Err(error) if matches!(error, Error::Busy(_) | Error::Away(_) | Error::Full(_)) && !import => {
-                tell(&error);
-                if stop.rest(BETWEEN_ATTEMPTS).map_err(unable)? {
-                    return Ok(());
-                }
-            }
-            Err(error @ Error::Corrupt(_)) if was_a_store(&place.url) => {
-                let aside = move_aside(&place.url).map_err(|error| failure(&error))?;
-                say(&format!("warning: {error}; moved to {}, a new store begins", aside.display()));
-            }
-            Err(error) => return Err(failure(&error)),
-        }
-    };
+    let Some(store) = open_store(&place.url, &options, &stop, import)? else { return Ok(()) };
     let meter = Meter::of(&arguments.files);
-    let mut ingest = Ingest::new(parser, IngestSink::new(store, arguments.host), rejects, stop.clone())
+    let mut ingest = LogImport::new(parser, IngestSink::new(store, arguments.host), rejects, stop.clone())
         .on_gap(|gap| note(&format!("warning: {gap}")))
         .on_progress(meter.show());
-    let start = if arguments.from_end { Start::End } else { Start::Beginning };
-    let again = if arguments.again { Again::Yes } else { Again::No };
-    // Of a log that was understood before a strange line is no surprise.
-    let mut may_be_strange = !import;
+    let start = if arguments.from_end { StartAt::End } else { StartAt::Beginning };
+    let again = if arguments.again { Reimport::Yes } else { Reimport::No };
+    // Unparsable lines are only an error in a log that has never been parsed.
+    let mut was_parsed_before = !import;
     let outcome = match (&arguments.follow, &arguments.resume) {
         (Some(path), _) => follow(&mut ingest, path, start),
         (None, Some(path)) => {
-            resume(&mut ingest, path, start).map(|seen| may_be_strange = seen == Seen::Before)
+            resume(&mut ingest, path, start).map(|seen| was_parsed_before = seen == Familiarity::Before)
         }
         (None, None) => import_all(&mut ingest, &arguments.files, again, &meter),
     };
     let (sink, report, rejects) = ingest.finish();
-    // What was read before a failure is in the store, so it is told as well.
+    // Lines before a failure are in the store, so the summary is printed first.
     note(&summary(&report));
-    outcome.map_err(|error| failure(&error))?;
-    if !may_be_strange && report.accepted == 0 && report.rejected > 0 {
+    outcome.map_err(|error| Failure::of_store(&error))?;
+    if !was_parsed_before && report.accepted == 0 && report.rejected > 0 {
         return Err(Failure::runtime(advice(rejects.samples())));
     }
     if let Some(name) = recognise(rejects.samples()) {
@@ -98,12 +80,43 @@ pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
         ));
     }
     match import && !stop.is_requested() {
-        true => sink.into_store().finish(SystemTime::now()).map_err(|error| failure(&error)),
+        true => sink.into_store().finish(SystemTime::now()).map_err(|error| Failure::of_store(&error)),
         false => Ok(()),
     }
 }
 
-/// What may be wrong where no line makes sense.
+/// Opens the store; while `import` is false, an unreachable one is tried again. `None` if that is stopped.
+fn open_store(
+    url: &str,
+    options: &Options,
+    stop: &StopSignal,
+    import: bool,
+) -> Result<Option<StoreSink>, Failure> {
+    let mut warn = warn_on_change();
+    loop {
+        match StoreSink::open(url, options, stop.clone()) {
+            Ok(store) => return Ok(Some(store.on_trouble(warn))),
+            // A service that starts together with its store must not fail because it is first.
+            Err(error) if matches!(error, Error::Busy(_) | Error::Away(_) | Error::Full(_)) && !import => {
+                warn(&error);
+                if stop.rest(RETRY_DELAY).map_err(|error| unable_to_wait(&error))? {
+                    return Ok(None);
+                }
+            }
+            Err(error @ Error::Corrupt(_)) if was_a_store(url) => {
+                let aside = move_aside(url).map_err(|error| Failure::of_store(&error))?;
+                say(&format!("warning: {error}; moved to {}, a new store begins", aside.display()));
+            }
+            Err(error) => return Err(Failure::of_store(&error)),
+        }
+    }
+}
+
+fn unable_to_wait(error: &io::Error) -> Failure {
+    Failure::runtime(format_args!("error: cannot wait: {error}"))
+}
+
+/// Failure text for input without a single parsable line.
 fn advice(samples: &[Vec<u8>]) -> String {
     let what = match recognise(samples) {
         Some(name) => format!("they look like `{name}`: add --format {name}"),
@@ -114,18 +127,18 @@ fn advice(samples: &[Vec<u8>]) -> String {
     format!("error: no line has the given format\n{what}\nNothing was stored or remembered")
 }
 
-fn format(options: FormatOptions) -> Result<LogFormat, Failure> {
+fn format(options: FormatOptions) -> Result<InputFormat, Failure> {
     match options.format.or(options.log_format).or(options.regex) {
         Some(format) => Ok(format),
-        None => LogFormat::named("combined").map_err(Failure::usage),
+        None => InputFormat::named("combined").map_err(Failure::usage),
     }
 }
 
-/// Reads one input after the other.
+/// Imports the inputs in order.
 fn import_all(
-    ingest: &mut Ingest<IngestSink>,
+    ingest: &mut LogImport<IngestSink>,
     files: &[PathBuf],
-    again: Again,
+    again: Reimport,
     meter: &Meter,
 ) -> Result<(), Error> {
     let standard_input = [PathBuf::from("-")];
@@ -136,7 +149,7 @@ fn import_all(
             ingest.read(&mut Input::stdin().map_err(name)?)?;
         } else {
             let outcome = ingest.read_file(file, again)?;
-            if let Some(text) = told(file, &outcome) {
+            if let Some(text) = file_message(file, &outcome) {
                 note(&text);
             }
             meter.passed(file);
@@ -148,8 +161,8 @@ fn import_all(
     Ok(())
 }
 
-/// The message about a file that was read before, or whose lines do not parse.
-fn told(file: &Path, outcome: &FileOutcome) -> Option<String> {
+/// Message about a file that was read before, or in which no line could be parsed.
+fn file_message(file: &Path, outcome: &FileOutcome) -> Option<String> {
     let file = file.display();
     let Some(before) = &outcome.before else {
         return outcome.is_all_rejected().then(|| format!("{file}: none of its lines has this format"));
@@ -165,8 +178,8 @@ fn told(file: &Path, outcome: &FileOutcome) -> Option<String> {
     })
 }
 
-/// Tells of trouble with the store when it begins and when it becomes another one.
-fn tell_once() -> impl FnMut(&Error) + Send {
+/// Returns a callback that prints an error of the store unless it repeats the previous one.
+fn warn_on_change() -> impl FnMut(&Error) + Send {
     let mut last = String::new();
     move |error| {
         let text = error.to_string();
@@ -177,7 +190,7 @@ fn tell_once() -> impl FnMut(&Error) + Send {
     }
 }
 
-fn summary(report: &Report) -> String {
+fn summary(report: &ImportReport) -> String {
     let seconds = report.elapsed.as_secs_f64();
     let count = |number: u64, what: &str| match number {
         1 => format!("1 {what}"),
@@ -196,8 +209,8 @@ fn summary(report: &Report) -> String {
     text + &format!("; {seconds:.1} s")
 }
 
-/// Has `stop` requested by SIGINT and SIGTERM.
-fn obey_signals(stop: Stop) -> Result<(), Failure> {
+/// Requests `stop` on SIGINT and SIGTERM, from a thread of its own.
+fn obey_signals(stop: StopSignal) -> Result<(), Failure> {
     let failed =
         |error: io::Error| Failure::runtime(format_args!("error: cannot listen to signals: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -210,7 +223,7 @@ fn obey_signals(stop: Stop) -> Result<(), Failure> {
         loop {
             let overdue = async {
                 match is_asked {
-                    true => sleep(LAST).await,
+                    true => sleep(STOP_TIMEOUT).await,
                     false => pending().await,
                 }
             };
@@ -222,7 +235,7 @@ fn obey_signals(stop: Stop) -> Result<(), Failure> {
                 ),
             }
             if is_asked {
-                std::process::exit(1);
+                offramp_net::process::end(1);
             }
             is_asked = true;
             stop.request();

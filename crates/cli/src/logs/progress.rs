@@ -1,48 +1,48 @@
-//! What a person at a terminal sees while logs are read.
+//! Progress display on a terminal while logs are read.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use offramp_analytics::ingest::Progress;
+use offramp_analytics::ingest::ImportProgress;
 
 use crate::surroundings::{is_watched, say, say_over};
 
-/// Between two looks at the progress.
-const EVERY: Duration = Duration::from_millis(200);
+/// Minimum time between two updates of the display.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How much there is to read, and how much was read.
+/// Byte counts for the percentage: total size, and the files that are finished.
 #[derive(Clone, Default)]
 pub(super) struct Meter {
-    /// Bytes of all files; `None` if unknown.
+    /// Size of all files in bytes; `None` if it is unknown.
     total: Option<u64>,
-    /// Bytes of the files that have been read.
+    /// Size of the finished files in bytes.
     before: Arc<AtomicU64>,
 }
 
 impl Meter {
-    /// Of these files; the length of standard input and of pipes is unknown.
+    /// Creates a meter for these files; the total is unknown with standard input or a pipe among them.
     pub(super) fn of(files: &[PathBuf]) -> Self {
         let total = files.iter().map(|file| size(file)).sum();
         Self { total, before: Arc::default() }
     }
 
-    /// This file has been read.
+    /// Counts a file as finished.
     pub(super) fn passed(&self, file: &Path) {
         self.before.fetch_add(size(file).unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Shows how far it is, now and then.
-    pub(super) fn show(&self) -> impl FnMut(Progress) + Send + 'static {
+    /// Returns a callback that updates the display.
+    pub(super) fn show(&self) -> impl FnMut(ImportProgress) + Send + 'static {
         let Self { total, before } = self.clone();
-        let (begun, mut told) = (Instant::now(), Instant::now());
+        let (begun, mut drawn) = (Instant::now(), Instant::now());
         let is_watched = is_watched();
         move |progress| {
-            if !is_watched || told.elapsed() < EVERY {
+            if !is_watched || drawn.elapsed() < REDRAW_INTERVAL {
                 return;
             }
-            told = Instant::now();
+            drawn = Instant::now();
             let done = before.load(Ordering::Relaxed) + progress.bytes;
             say_over(&line(total, done, progress.accepted, begun.elapsed()));
         }
@@ -53,7 +53,7 @@ fn line(total: Option<u64>, done: u64, requests: u64, elapsed: Duration) -> Stri
     let rate = requests as f64 / elapsed.as_secs_f64().max(0.001);
     match total {
         Some(total) if total > 0 => {
-            // The file may be growing.
+            // A growing file may exceed 100 %.
             let percent = (done as f64 / total as f64 * 100.0).min(100.0);
             format!("{percent:3.0} %, {requests} requests, {rate:.0}/s")
         }
@@ -65,7 +65,7 @@ fn size(file: &Path) -> Option<u64> {
     std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
 }
 
-/// Says something below what is shown.
+/// Prints a message on a line of its own, over the progress display.
 pub(super) fn note(text: &str) {
     if is_watched() {
         say_over("");

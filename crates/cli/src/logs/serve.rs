@@ -1,6 +1,7 @@
-//! `offramp logs serve`: the data source for Grafana over any store, without a proxy.
+//! `offramp logs serve`: a Grafana data source for any store, without a proxy.
 
 use std::io;
+use std::sync::Arc;
 
 use offramp_admin::{Mount, Settings, Store};
 use offramp_observe::{Level, Log, LogFormat, Output};
@@ -9,15 +10,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admin;
 use crate::failure::Failure;
-use crate::flags::logs::Serve;
+use crate::flags::logs::LogsServe;
+use crate::log_store::StoreTarget;
 
-use super::place::Place;
-
-pub(super) fn run(arguments: Serve) -> Result<(), Failure> {
-    let place = Place::find(arguments.store)?;
+pub(super) fn run(arguments: LogsServe) -> Result<(), Failure> {
+    let place = StoreTarget::find(arguments.store)?;
     let store = Store { url: place.url, geoip: arguments.geoip.or(place.geoip) };
     if let Some(file) = &store.geoip {
-        offramp_analytics::check_geoip(file).map_err(|error| super::failure(&error))?;
+        offramp_analytics::check_geoip(file).map_err(|error| Failure::of_store(&error))?;
     }
     let log = Log::open(Output::Stderr, LogFormat::Text, Level::Info)
         .map_err(|error| Failure::runtime(format_args!("error: the log: {error}")))?;
@@ -30,6 +30,8 @@ pub(super) fn run(arguments: Serve) -> Result<(), Failure> {
             store: Some(store),
             control: None,
             token: None,
+            users: None,
+            hosts: Arc::default(),
             identity: None,
             mount: Mount::Root,
             log: log.clone(),

@@ -1,9 +1,9 @@
-//! The store as `logs ingest` writes it: requests without a host get one.
+//! The sink of `logs ingest`: sets the host of requests that have none.
 
-use offramp_analytics::ingest::{FileRecord, Mark, Sink};
-use offramp_analytics::{Entry, Error, StoreSink};
+use offramp_analytics::ingest::{EntrySink, FileRecord, Mark};
+use offramp_analytics::{Error, LogEntry, StoreSink};
 
-/// The store, and what is done to entries on their way to it.
+/// Store, and the host for requests that have none.
 pub(super) struct IngestSink {
     store: StoreSink,
     host: Option<String>,
@@ -19,11 +19,11 @@ impl IngestSink {
     }
 }
 
-impl Sink for IngestSink {
-    fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
+impl EntrySink for IngestSink {
+    fn add(&mut self, entry: &LogEntry<'_>) -> Result<(), Error> {
         match &self.host {
             Some(host) if entry.host.is_none() => {
-                self.store.add(&Entry { host: Some(host.as_bytes()), ..*entry })
+                self.store.add(&LogEntry { host: Some(host.as_bytes()), ..*entry })
             }
             _ => self.store.add(entry),
         }

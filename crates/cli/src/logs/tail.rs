@@ -1,33 +1,32 @@
-//! `offramp logs tail`: requests as they come.
+//! `offramp logs tail`: prints requests as they arrive in the store.
 
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use offramp_analytics::render;
-use offramp_analytics::{Answer, Error, Questions, Settings, Tail, Value};
+use offramp_analytics::{Error, QueryResult, QuerySettings, Questions, RequestFeed, SqlValue};
 
 use crate::failure::Failure;
 use crate::flags::logs;
+use crate::log_store::StoreTarget;
 use crate::surroundings::{self, say, show};
 
-use super::ask::meant;
-use super::failure;
-use super::place::Place;
+use super::ask::filter_of;
 
-/// Between two looks at the store. Whoever writes there does so once a second.
-const EVERY: Duration = Duration::from_millis(500);
+/// Interval between queries. Writers commit once a second.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// No look may take longer.
+/// Time limit of a query.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// Shows requests until the output has no reader; a signal ends the process.
+/// Prints requests until the output has no reader; a signal ends the process.
 pub(super) fn run(arguments: logs::Tail) -> Result<(), Failure> {
     let logs::Tail { json, store, filter } = arguments;
-    let filter = meant(filter);
-    let place = Place::find(store)?;
-    let settings = Settings { time_limit: TIME_LIMIT, ..Settings::default() };
-    let questions = Questions::open(&place.url, &settings).map_err(|error| failure(&error))?;
-    let mut tail = Tail::new(questions, filter);
+    let filter = filter_of(filter);
+    let place = StoreTarget::find(store)?;
+    let settings = QuerySettings { time_limit: TIME_LIMIT, ..QuerySettings::default() };
+    let questions = Questions::open(&place.url, &settings).map_err(|error| Failure::of_store(&error))?;
+    let mut tail = RequestFeed::new(questions, filter);
     let mut away = false;
     loop {
         let more = tail.more(SystemTime::now());
@@ -49,31 +48,32 @@ pub(super) fn run(arguments: logs::Tail) -> Result<(), Failure> {
                     tail.reconnect(questions);
                 }
             }
-            Err(error) => return Err(failure(&error)),
+            Err(error) => return Err(Failure::of_store(&error)),
         }
-        thread::sleep(EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// A line for each request: time, status, client, method, host and path, bytes, how long it took, and why it failed.
-fn lines(answer: &Answer, columns: Option<usize>) -> String {
+/// Formats one line per request: time, status, client, method, host and path, bytes, duration, and cause of
+/// failure.
+fn lines(answer: &QueryResult, columns: Option<usize>) -> String {
     let mut text = String::new();
     for row in &answer.rows {
         let cell =
             |name: &str| answer.columns.iter().position(|column| column == name).and_then(|at| row.get(at));
         let word = |name: &str| match cell(name) {
-            Some(Value::Text(text)) => text.replace(char::is_control, "\u{fffd}"),
-            Some(Value::Int(number)) => number.to_string(),
+            Some(SqlValue::Text(text)) => text.replace(char::is_control, "\u{fffd}"),
+            Some(SqlValue::Int(number)) => number.to_string(),
             _ => "-".to_owned(),
         };
         let query = match cell("query") {
-            Some(Value::Text(query)) => format!("?{query}"),
+            Some(SqlValue::Text(query)) => format!("?{query}"),
             _ => String::new(),
         };
         let time = word("time");
         let time = time.get(..19).unwrap_or(&time).replace('T', " ");
         let took = match cell("duration_us") {
-            Some(Value::Int(duration)) if *duration > 0 => format!("{:.1} ms", *duration as f64 / 1000.0),
+            Some(SqlValue::Int(duration)) if *duration > 0 => format!("{:.1} ms", *duration as f64 / 1000.0),
             _ => "-".to_owned(),
         };
         let asked = format!("{}{}{query}", word("host"), word("path"));
@@ -81,19 +81,20 @@ fn lines(answer: &Answer, columns: Option<usize>) -> String {
         let (client, method) = (word("client"), word("method"));
         let before = format!("{time}  {:>3}  {client:<15}  {method:<4}  ", word("status"));
         let cause = match cell("cause") {
-            Some(Value::Text(_)) => format!("  {}", word("cause")),
+            Some(SqlValue::Text(_)) => format!("  {}", word("cause")),
             _ => String::new(),
         };
         let after = format!("  {} B  {took}{cause}", word("bytes"));
-        let room = columns.map(|columns| columns.saturating_sub(before.len() + after.len()).max(LEAST));
+        let room =
+            columns.map(|columns| columns.saturating_sub(before.len() + after.len()).max(MIN_PATH_WIDTH));
         let asked = room.map_or_else(|| asked.clone(), |room| render::shorten(&asked, room));
         text += &format!("{before}{asked}{after}\n");
     }
     text
 }
 
-/// Host and path are not cut shorter than this.
-const LEAST: usize = 16;
+/// Minimum width of host and path, in columns.
+const MIN_PATH_WIDTH: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -102,7 +103,7 @@ mod tests {
     #[test]
     fn a_request_is_a_line_that_fits() {
         let columns = ["time", "host", "client", "method", "path", "query", "status", "bytes", "duration_us"];
-        let text = |text: &str| Value::Text(text.into());
+        let text = |text: &str| SqlValue::Text(text.into());
         let row = vec![
             text("2026-11-22T10:00:00.250000+01:00"),
             text("a.test"),
@@ -110,12 +111,12 @@ mod tests {
             text("GET"),
             text("/news"),
             text("page=\u{1b}[2J"),
-            Value::Int(200),
-            Value::Int(5120),
-            Value::Int(12_345),
+            SqlValue::Int(200),
+            SqlValue::Int(5120),
+            SqlValue::Int(12_345),
         ];
         let columns = columns.iter().map(|&column| column.to_owned()).collect();
-        let answer = Answer { columns, rows: vec![row], ..Answer::default() };
+        let answer = QueryResult { columns, rows: vec![row], ..QueryResult::default() };
         assert_eq!(
             lines(&answer, None),
             "2026-11-22 10:00:00  200  192.0.2.1        GET   a.test/news?page=\u{fffd}[2J  5120 B  12.3 ms\n"

@@ -8,11 +8,11 @@ use std::process::Command;
 use offramp_testkit::process::require;
 
 use crate::a_full_disk_keeps_the_old_certificate::fill;
-use crate::crowd::{get, tcp, until};
-use crate::figures::Page;
-use crate::instance::{Home, PATIENCE, ask as ask_program};
-use crate::offramp::{output, stderr, stdout};
-use crate::skipped::is_root_or_skipped;
+use crate::support::crowd::{get, tcp, until};
+use crate::support::figures::Page;
+use crate::support::instance::{Home, PATIENCE, ask as ask_program};
+use crate::support::offramp::{output, stderr, stdout};
+use crate::support::skipped::is_root_or_skipped;
 
 const TEXT: &str = r#"workers = 1
 [access_log]

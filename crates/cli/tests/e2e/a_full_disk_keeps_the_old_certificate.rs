@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use offramp_testkit::process::{Process, Source, require};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::authority::{Authority, Fault};
-use crate::crowd::{connect, trusting};
-use crate::instance::{Home, LIFE, PATIENCE};
-use crate::offramp::{output, stderr};
-use crate::skipped::is_root_or_skipped;
+use crate::support::authority::{Authority, Fault};
+use crate::support::crowd::{connect, trusting};
+use crate::support::instance::{Home, LIFE, PATIENCE};
+use crate::support::offramp::{output, stderr};
+use crate::support::skipped::is_root_or_skipped;
 
 /// Polls until there is something.
 fn until<T>(process: &Process, what: &str, look: impl Fn() -> Option<T>) -> T {

@@ -8,8 +8,8 @@ use std::thread;
 use offramp_testkit::server::{Listen, Pattern, Server, Stream, Sum};
 use rustls::version::{TLS12, TLS13};
 
-use crate::duplex::{Receiver, Sender, connect, speaking};
-use crate::instance::{Home, PATIENCE, cause};
+use crate::support::duplex::{Receiver, Sender, connect, speaking};
+use crate::support::instance::{Home, PATIENCE, cause};
 
 /// Writes `length` bytes of the pattern by `send`, and gives their sum.
 pub(crate) fn pour(seed: u64, length: u64, mut send: impl FnMut(&[u8])) -> String {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{Crowd, trusting};
-use crate::instance::{Home, Instance};
+use crate::support::crowd::{Crowd, trusting};
+use crate::support::instance::{Home, Instance};
 
 const STORM: usize = 100;
 

@@ -7,10 +7,10 @@ use std::process::Command;
 use offramp_testkit::process::{Process, Ready, Signal, Source, require};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{connect, get, tcp, trusting};
-use crate::figures::Page;
-use crate::instance::{Home, Instance, LIFE, PATIENCE};
-use crate::skipped::sees_inside_or_skipped;
+use crate::support::crowd::{connect, get, tcp, trusting};
+use crate::support::figures::Page;
+use crate::support::instance::{Home, Instance, LIFE, PATIENCE};
+use crate::support::skipped::sees_inside_or_skipped;
 
 /// Has every accept4(2) of the one worker fail with this error for as long as it is held.
 fn deny(instance: &Instance, error: &str) -> Process {

@@ -9,13 +9,13 @@ use std::time::Duration;
 use offramp_testkit::process::{Process, Ready, require};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{connect, get, tcp, trusting};
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask, text};
-use crate::namespace::Namespace;
-use crate::offramp::{offramp, output, stderr};
 use crate::reload_loses_no_request::reload_to;
-use crate::skipped::is_root_or_skipped;
-use crate::upgrade::Upgraded;
+use crate::support::crowd::{connect, get, tcp, trusting};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask, text};
+use crate::support::namespace::Namespace;
+use crate::support::offramp::{offramp, output, stderr};
+use crate::support::skipped::is_root_or_skipped;
+use crate::support::upgrade::Upgraded;
 
 /// Two addresses that nothing else listens on.
 fn addresses() -> [SocketAddr; 2] {

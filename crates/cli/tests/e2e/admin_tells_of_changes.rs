@@ -5,7 +5,7 @@ use std::process::Command;
 use offramp_testkit::process::{Signal, require};
 use serde_json::Value;
 
-use crate::instance::{Home, Instance, PATIENCE, ask};
+use crate::support::instance::{Home, Instance, PATIENCE, ask};
 
 /// What the admin interface on `admin.sock` of the home answers.
 fn curl(instance: &Instance, path: &str) -> Value {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use offramp_testkit::server::{Listen, Server};
 
-use crate::http_app::{Request, Seen, app, named, respond};
-use crate::http_curl::{Answer, HTTP, PLAIN, curl, get};
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
+use crate::support::http_app::{Request, Seen, app, named, respond};
+use crate::support::http_curl::{Answer, HTTP, PLAIN, curl, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 const ANNA: &str = "anna:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];

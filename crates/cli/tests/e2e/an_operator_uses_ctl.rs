@@ -1,4 +1,4 @@
-//! `docs/admin.md`: an operator plans, applies, confirms and rolls back, and everything is said as it stands there.
+//! `docs/how-to/ctl.md` and the pages that go on with its session: an operator plans, applies, confirms and rolls back, and everything is said as it stands there.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -6,14 +6,19 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::instance::{Home, Instance, PATIENCE, ask};
+use crate::http_documents::is_like;
 use crate::limits_have_names::tcp_from;
-use crate::offramp::{offramp, output, stderr, stdout};
+use crate::support::instance::{Home, Instance, PATIENCE, ask};
+use crate::support::offramp::{offramp, output, stderr, stdout};
 
-/// The blocks of the page of one kind.
+/// The pages of the session, in its order.
+const PAGES: [&str; 5] =
+    ["how-to/ctl", "how-to/drain", "how-to/connections", "how-to/items", "reference/api"];
+
+/// The blocks of the pages of one kind.
 fn blocks(kind: &str) -> Vec<String> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin.md");
-    let page = fs::read_to_string(page).unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = PAGES.map(|page| fs::read_to_string(docs.join(format!("{page}.md"))).unwrap()).concat();
     let blocks = page.split("\n```").skip(1).step_by(2);
     blocks
         .filter_map(|block| block.strip_prefix(kind)?.strip_prefix('\n').map(|text| format!("{text}\n")))
@@ -40,22 +45,6 @@ fn run(instance: &Instance, line: &str) -> Output {
     shell.args(["-c", &format!("{line} 2>&1")]).current_dir(instance.home.path()).env("PATH", path);
     shell.env("HOME", instance.home.path()).env("NO_COLOR", "1").env("TZ", "UTC");
     ask(shell, b"", PATIENCE)
-}
-
-/// Whether `said` is `expected`, where `…` stands for anything within a line.
-fn is_like(said: &str, expected: &str) -> bool {
-    let like = |(said, expected): (&str, &str)| {
-        let mut parts = expected.split('…');
-        let Some(mut rest) = said.strip_prefix(parts.next().unwrap_or_default()) else { return false };
-        let parts: Vec<&str> = parts.collect();
-        for part in &parts {
-            let Some(at) = rest.find(part) else { return false };
-            rest = &rest[at + part.len()..];
-        }
-        rest.is_empty() || parts.last() == Some(&"")
-    };
-    let (said, expected) = (said.trim_end(), expected.trim_end());
-    said.lines().count() == expected.lines().count() && said.lines().zip(expected.lines()).all(like)
 }
 
 /// The rows of a table, which are in no particular order, by their second column; with single spaces, as the widths of

@@ -7,13 +7,13 @@ use std::time::Duration;
 use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::authority::{Authority, Fault, Oddity};
-use crate::crowd::{connect, trusting};
-use crate::figures::Page;
-use crate::instance::{Home, Instance};
-use crate::offramp::{output, stderr};
-use crate::openssl::echo;
-use crate::pebble::logged;
+use crate::support::authority::{Authority, Fault, Oddity};
+use crate::support::crowd::{connect, trusting};
+use crate::support::figures::Page;
+use crate::support::instance::{Home, Instance};
+use crate::support::offramp::{output, stderr};
+use crate::support::openssl::echo;
+use crate::support::pebble::logged;
 
 fn configuration(home: &Home, authority: &Authority, app: &Server) -> String {
     format!(

@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::authority::{Asked, Authority, Fault};
-use crate::instance::Home;
-use crate::offramp::{output, stderr};
-use crate::pebble::logged;
+use crate::support::authority::{Asked, Authority, Fault};
+use crate::support::instance::Home;
+use crate::support::offramp::{output, stderr};
+use crate::support::pebble::logged;
 
 /// Short: certificates are a third of their life apart, whatever an authority suggests.
 const LIFE: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ fn a_certificate_is_renewed_when_the_authority_wants_it_and_replaces_the_old_one
     // It will be told at the next question, which a start asks at once.
     authority.suggest(&id);
     instance.process.signal(offramp_testkit::process::Signal::KILL).unwrap();
-    instance.process.wait(crate::instance::LIFE).unwrap();
+    instance.process.wait(crate::support::instance::LIFE).unwrap();
     let home = instance.home;
     std::fs::remove_file(home.file("notify.sock")).unwrap();
     // A certificate that is new is not replaced, whatever the authority suggests.

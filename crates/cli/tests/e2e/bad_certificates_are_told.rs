@@ -5,9 +5,9 @@ use std::fs;
 use offramp_testkit::ca::{Key, Leaf, Validity};
 use offramp_testkit::process::{Process, Ready, Signal, Source};
 
-use crate::crowd::{connect, trusting};
-use crate::instance::{CERTIFICATE, Home, LIFE, LISTENER, PATIENCE};
-use crate::offramp::{offramp, output, stderr};
+use crate::support::crowd::{connect, trusting};
+use crate::support::instance::{CERTIFICATE, Home, LIFE, LISTENER, PATIENCE};
+use crate::support::offramp::{offramp, output, stderr};
 
 const ROUTE: &str = "[[route]]\nserver = \"127.0.0.1:9\"\n";
 

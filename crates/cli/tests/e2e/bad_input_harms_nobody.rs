@@ -11,10 +11,10 @@ use offramp_testkit::tls_client::{Client, Event, Options, Received, Seal, Suite}
 use serde_json::Value;
 use socket2::SockRef;
 
-use crate::crowd::{Crowd, tcp, trusting};
-use crate::figures::{Page, descriptors, resident};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, text};
-use crate::skipped::sees_inside_or_skipped;
+use crate::support::crowd::{Crowd, tcp, trusting};
+use crate::support::figures::{Page, descriptors, resident};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, text};
+use crate::support::skipped::sees_inside_or_skipped;
 
 /// What a client does, and the cause by which that ends.
 struct Case {

@@ -10,12 +10,12 @@ use offramp_testkit::process::{Process, Signal, Source, require};
 use offramp_testkit::server::{Listen, Server, apps};
 use serde_json::Value;
 
-use crate::crowd::{close, connect, echo, get, tcp, trusting, until};
-use crate::instance::{Home, Instance, LIFE, PATIENCE, ask};
-use crate::offramp::{offramp, output, stderr, stdout};
 use crate::open_connections_are_shown_and_closed::ctl;
-use crate::skipped::is_root_or_skipped;
-use crate::upgrade::{Upgraded, install, run_at};
+use crate::support::crowd::{close, connect, echo, get, tcp, trusting, until};
+use crate::support::instance::{Home, Instance, LIFE, PATIENCE, ask};
+use crate::support::offramp::{offramp, output, stderr, stdout};
+use crate::support::skipped::is_root_or_skipped;
+use crate::support::upgrade::{Upgraded, install, run_at};
 use crate::upgrades_fail_without_harm::script;
 
 const TOKEN: &str = "0123456789abcdef";

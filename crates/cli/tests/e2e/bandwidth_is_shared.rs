@@ -14,9 +14,9 @@ use offramp_testkit::server::{Listen, Server, Stream};
 use rustls::ClientConfig;
 use socket2::{Domain, Socket, Type};
 
-use crate::crowd::{Tls, secure, trusting};
-use crate::http_curl::command;
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE};
+use crate::support::crowd::{Tls, secure, trusting};
+use crate::support::http_curl::command;
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE};
 
 const MIB: usize = 1 << 20;
 /// What a client moves; a second's worth passes at once.

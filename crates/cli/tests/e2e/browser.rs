@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use offramp_testkit::process::{Process, Ready, Signal, Source, require, temp_dir};
 
-use crate::offramp::{offramp, stderr, stdout};
+use crate::support::offramp::{offramp, stderr};
 
 const LIFE: Duration = Duration::from_secs(180);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ fn chromium_shows_the_page_and_names_its_key_exchange() {
     demo.wait_for(&Ready::Line("  try  ".to_owned()), PATIENCE).unwrap();
     let lines = demo.lines(Source::Stderr);
     let url = lines.iter().find_map(|line| line.split_whitespace().find(|word| word.starts_with("https://")));
-    trust(home, &home.join("state/ca/ca.pem"));
+    trust(home);
 
     let mut chromium = Command::new(require("chromium", "chromium"));
     chromium.env("HOME", home).current_dir(home);
@@ -37,16 +37,11 @@ fn chromium_shows_the_page_and_names_its_key_exchange() {
     assert_eq!(demo.wait(PATIENCE).unwrap().code(), Some(0));
 }
 
-/// Does what `offramp ca` says for Chromium.
-fn trust(home: &Path, ca: &Path) {
-    let database = home.join(".pki/nssdb");
-    std::fs::create_dir_all(&database).unwrap();
-    let database = format!("sql:{}", database.display());
-    let certutil = |arguments: &[&str]| {
-        let mut command = Command::new(require("certutil", "libnss3-tools"));
-        let output = command.args(["-d", &database]).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
-    };
-    certutil(&["-N", "--empty-password"]);
-    certutil(&["-A", "-t", "C,,", "-n", "Offramp Local CA", "-i", &ca.display().to_string()]);
+/// Has Chromium trust the local CA, in a database that does not exist yet.
+fn trust(home: &Path) {
+    let _ = require("certutil", "libnss3-tools");
+    let mut command = offramp(home, &["ca", "trust", "--browsers", "--state-dir", "state"]);
+    let output = command.output().unwrap();
+    let said = stderr(&output);
+    assert!(output.status.success() && said.contains("trusted now"), "{said}");
 }

@@ -8,9 +8,9 @@ use std::os::unix::net::UnixListener;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use crate::crowd::tcp;
-use crate::instance::{Home, Instance, LISTENER, PATIENCE, cause};
-use crate::skipped::sees_inside_or_skipped;
+use crate::support::crowd::tcp;
+use crate::support::instance::{Home, Instance, LISTENER, PATIENCE, cause};
+use crate::support::skipped::sees_inside_or_skipped;
 
 const MIB: usize = 1 << 20;
 /// More than all buffers on the way take.

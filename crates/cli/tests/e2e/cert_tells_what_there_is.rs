@@ -5,9 +5,9 @@ use std::process::Output;
 use offramp_testkit::ca::{Key, Leaf, Validity};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::client_pki;
-use crate::instance::{CERTIFICATE, Home, LISTENER, PATIENCE, ask};
-use crate::offramp::offramp;
+use crate::support::client_pki;
+use crate::support::instance::{CERTIFICATE, Home, LISTENER, PATIENCE, ask};
+use crate::support::offramp::offramp;
 
 fn run(home: &Home, arguments: &[&str]) -> Output {
     ask(offramp(home.path(), &[&["cert"][..], arguments].concat()), b"", PATIENCE)
@@ -153,6 +153,13 @@ fn postgresql_is_asked_for_tls_first() {
         let output = asked(&target.to_string(), &postgres);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains(part), "{output:?}");
+    }
+    // Without the option it is found out.
+    for (target, is_postgres) in [(declined.address(), true), (app.address(), false)] {
+        let output = asked(&target.to_string(), &[]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let advice = String::from_utf8_lossy(&output.stderr).contains("add --starttls postgres");
+        assert_eq!(advice, is_postgres, "{output:?}");
     }
     instance.stop();
 }

@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use offramp_testkit::process::require;
+use offramp_testkit::process::{require, write_program};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::Home;
-use crate::knot::{Knot, SECRET};
-use crate::offramp::{output, stderr, stdout};
-use crate::pebble::{Pebble, Terms, logged};
+use crate::support::instance::Home;
+use crate::support::knot::{Knot, SECRET};
+use crate::support::offramp::{output, stderr, stdout};
+use crate::support::pebble::{Pebble, Terms, logged};
 
 /// Orders from this authority, with further arguments.
 fn order(home: &Home, pebble: &Pebble, arguments: &[&str]) -> Output {
@@ -73,16 +73,14 @@ fn by_records_that_a_program_or_a_name_server_sets() {
     let home = Home::new();
     let pebble = Pebble::start(home.path(), &home.ca, &Terms::default());
     let (curl, management) = (require("curl", "curl"), pebble.management);
-    fs::write(
-        home.file("hook"),
-        format!(
+    write_program(
+        &home.file("hook"),
+        &format!(
             "#!/bin/sh -e\ncase $1 in present) verb=set-txt;; cleanup) verb=clear-txt;; esac\n\
              {curl} -sf -d \"{{\\\"host\\\":\\\"$2.\\\",\\\"value\\\":\\\"$3\\\"}}\" http://127.0.0.1:{management}/$verb\n",
             curl = curl.display()
         ),
-    )
-    .unwrap();
-    fs::set_permissions(home.file("hook"), PermissionsExt::from_mode(0o755)).unwrap();
+    );
     let by_dns = ["--challenge", "dns-01", "--dns-wait", "0", "--cert", "all.pem"];
     let issued = order(&home, &pebble, &[&["*.w.test", "--dns-hook", "hook"][..], &by_dns].concat());
     assert_eq!(issued.status.code(), Some(0), "{}", stderr(&issued));

@@ -1,11 +1,15 @@
 //! `offramp cert renew` has the running process renew a certificate, and says what came of it.
 
-use offramp_testkit::server::{Listen, Server, apps};
+use std::process::Command;
 
-use crate::instance::{Home, Instance};
-use crate::offramp::{output, stderr, stdout};
-use crate::openssl::echo;
-use crate::pebble::{Pebble, Terms, logged};
+use offramp_testkit::process::require;
+use offramp_testkit::server::{Listen, Server, apps};
+use serde_json::Value;
+
+use crate::support::instance::{Home, Instance, PATIENCE, ask};
+use crate::support::offramp::{output, stderr, stdout};
+use crate::support::openssl::echo;
+use crate::support::pebble::{Pebble, Terms, logged};
 
 /// The certificate that clients get, in PEM.
 fn shown(instance: &Instance) -> String {
@@ -13,6 +17,18 @@ fn shown(instance: &Instance) -> String {
     let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
     let begin = said.find(begin).unwrap();
     said[begin..].split(end).next().unwrap().to_owned()
+}
+
+/// The answer of the admin interface to an order of this certificate.
+fn renewed_by_the_api(instance: &Instance, certificate: &str) -> Value {
+    let mut command = Command::new(require("curl", "curl"));
+    command.args(["-q", "--silent", "--show-error", "--fail-with-body", "--request", "POST"]);
+    command.args(["--unix-socket", "state/admin.sock"]);
+    command.arg(format!("http://localhost/v1/certificates/{certificate}/renew"));
+    command.current_dir(instance.home.path());
+    let output = ask(command, b"", PATIENCE);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
@@ -43,6 +59,9 @@ fn a_renewal_is_reported_and_used_at_once_and_a_failure_leaves_the_old_one() {
     assert!(stdout(&renewed).starts_with("b.test: renewed, valid until 20"), "{renewed:?}");
     instance.until("clients get the new one", || (shown(&instance) != before).then_some(()));
     assert_eq!(pebble.count("Added order"), 2);
+    let asked = renewed_by_the_api(&instance, "a.test%2Cb.test");
+    assert!(asked["renewed"][0]["until"].as_str().unwrap().starts_with("20"), "{asked}");
+    assert_eq!(pebble.count("Added order"), 3);
     let stranger = renew("c.test");
     assert_eq!(stranger.status.code(), Some(1));
     assert!(stderr(&stranger).contains("no certificate of an authority has the name c.test"), "{stranger:?}");
@@ -63,7 +82,7 @@ fn a_renewal_is_reported_and_used_at_once_and_a_failure_leaves_the_old_one() {
     }
     let refused = renew("b.test");
     assert!(stderr(&refused).contains("are not asked again before 20"), "{refused:?}");
-    assert_eq!(pebble.count("Added order"), 2 + 5);
+    assert_eq!(pebble.count("Added order"), 3 + 5);
 }
 
 #[test]

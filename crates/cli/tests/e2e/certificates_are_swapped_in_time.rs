@@ -11,8 +11,8 @@ use offramp_testkit::server::{Listen, Server, apps};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::crowd::{connect, trusting};
-use crate::instance::{Home, Instance, LISTENER};
+use crate::support::crowd::{connect, trusting};
+use crate::support::instance::{Home, Instance, LISTENER};
 
 /// What a client is shown for a name.
 pub(crate) fn shown(instance: &Instance, name: &str) -> CertificateDer<'static> {

@@ -4,15 +4,15 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use offramp_testkit::ca::{Key, Leaf};
-use offramp_testkit::process::{Process, Signal, Source, free_port, require};
+use offramp_testkit::process::{Process, Signal, Source, free_port, require, write_program};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{Crowd, trusting};
-use crate::figures::Page;
-use crate::instance::{Home, Instance, LIFE, ask};
-use crate::offramp::offramp;
-use crate::openssl::{command, echo};
-use crate::pebble::{KEY, Pebble, Terms, logged, section};
+use crate::support::crowd::{Crowd, trusting};
+use crate::support::figures::Page;
+use crate::support::instance::{Home, Instance, LIFE, ask};
+use crate::support::offramp::offramp;
+use crate::support::openssl::{command, echo};
+use crate::support::pebble::{KEY, Pebble, Terms, logged, section};
 
 /// A listener for clients with TLS on this port.
 fn listener(port: u16) -> String {
@@ -69,7 +69,7 @@ fn by_handshake_in_tcp_mode_though_every_second_nonce_is_refused() {
     assert!(!directory.join("order.json").exists());
     let events = instance.stop();
     // The authority looks from several places.
-    let challenges = events.iter().filter(|event| crate::instance::cause(event) == "acme_challenge");
+    let challenges = events.iter().filter(|event| crate::support::instance::cause(event) == "acme_challenge");
     assert!(
         challenges.clone().count() >= 2 && challenges.clone().all(|event| event["alpn"] == "acme-tls/1"),
         "{events:?}"
@@ -140,18 +140,16 @@ fn by_records_of_dns_for_wildcards_with_an_account_elsewhere_and_a_key_of_rsa() 
     let curl = require("curl", "curl");
     let hook = home.file("hook");
     let management = pebble.management;
-    fs::write(
+    write_program(
         &hook,
-        format!(
+        &format!(
             "#!/bin/sh -e\ncase $1 in present) verb=set-txt;; cleanup) verb=clear-txt;; esac\n\
              echo \"$1 $2\" >>{}\n\
              {curl} -sf -d \"{{\\\"host\\\":\\\"$2.\\\",\\\"value\\\":\\\"$3\\\"}}\" http://127.0.0.1:{management}/$verb\n",
             home.file("calls").display(),
             curl = curl.display()
         ),
-    )
-    .unwrap();
-    fs::set_permissions(&hook, PermissionsExt::from_mode(0o755)).unwrap();
+    );
     fs::write(home.file("eab.key"), KEY).unwrap();
     let section = pebble.section(
         &home.ca,
@@ -308,7 +306,7 @@ fn one_command_serves_a_name_and_waits_for_a_slow_authority() {
     let deadline = std::time::Instant::now() + LIFE / 2;
     let client = trusting(&root);
     // Until it is issued, clients get one of the local CA, which this one does not trust.
-    while crate::crowd::connect(&client, address, "a.test").is_err() {
+    while crate::support::crowd::connect(&client, address, "a.test").is_err() {
         assert!(std::time::Instant::now() < deadline, "{}", process.transcript());
         std::thread::park_timeout(std::time::Duration::from_millis(20));
     }

@@ -12,11 +12,11 @@ use offramp_testkit::server::{Listen, Server, Stream, apps, faults};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-use crate::crowd::{connect, tcp, trusting};
-use crate::figures::Page;
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE};
-use crate::openssl::echo;
-use crate::pebble::{Pebble, Terms, logged};
+use crate::support::crowd::{connect, tcp, trusting};
+use crate::support::figures::Page;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE};
+use crate::support::openssl::echo;
+use crate::support::pebble::{Pebble, Terms, logged};
 
 const METRICS: &str = "[metrics]\naddress = \"127.0.0.1:0\"\n";
 

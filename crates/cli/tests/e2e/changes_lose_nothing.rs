@@ -13,11 +13,11 @@ use rustls::ClientConfig;
 use serde_json::{Value, json};
 
 use crate::certificates_are_swapped_in_time::shown;
-use crate::crowd::{Crowd, connect, get, trusting, until};
-use crate::http_app::{app, respond};
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE};
-use crate::offramp::{output, stderr, stdout};
 use crate::reload_loses_no_request::reload_to;
+use crate::support::crowd::{Crowd, connect, get, trusting, until};
+use crate::support::http_app::{app, respond};
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE};
+use crate::support::offramp::{output, stderr, stdout};
 use crate::upgrades_lose_nothing::{Load, listener, stream};
 
 /// An application that answers as a [`Crowd`] expects, counts, and keeps `/slow` waiting while its gate is closed.
@@ -201,7 +201,8 @@ fn no_request_and_no_stream_fails_over_fifty_changes_and_two_hundred_reloads() {
     let text = |turn: usize| {
         let servers = [first.address(), second.address()];
         format!(
-            "workers = 2\n[access_log]\noutput = \"none\"\n[limits]\nidle_timeout = \"{}m\"\n{CERTIFICATE}{}{}\
+            "workers = 2\n[access_log]\noutput = \"none\"\n[limits]\nhandshake_timeout = \"1m\"\n\
+             idle_timeout = \"{}m\"\n{CERTIFICATE}{}{}\
              [[route]]\nlistener = \"blind\"\nserver = \"{}\"\n\
              [[route]]\nhost = \"shop.example\"\nlistener = \"default\"\nbackend = \"shop\"\n\
              [[route]]\nlistener = \"default\"\nbackend = \"shop\"\n\

@@ -9,8 +9,8 @@ use std::process::{Command, Output};
 use offramp_testkit::ca::{Key, Leaf, Validity};
 use offramp_testkit::process::{Source, require};
 
-use crate::instance::{CERTIFICATE, Home};
-use crate::offramp::{output, stderr, stdout};
+use crate::support::instance::{CERTIFICATE, Home};
+use crate::support::offramp::{output, stderr, stdout};
 
 /// A home whose key is its owner's alone.
 fn home() -> Home {
@@ -250,4 +250,32 @@ fn an_authority_that_no_certificate_names_is_warned_of() {
     let used = "[[certificate]]\nacme = \"other\"\nnames = [\"a.example.org\"]\n";
     let said = warnings(&home, &format!("{section}{route}{used}"));
     assert!(!said.contains("no certificate asks"), "{said}");
+}
+
+#[test]
+fn ways_around_a_rule_and_texts_that_are_meant_otherwise_are_warned_of() {
+    let home = home();
+    let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\ntls = false\n";
+    let guard = "[[route]]\npath = \"/admin\"\nserver = \"127.0.0.1:1\"\nallow = [\"192.0.2.1\"]\n";
+    let open = "[[route]]\nserver = \"127.0.0.1:1\"\n";
+    let all = format!("{listener}{guard}{open}");
+    let ordinary = warnings(&home, &all);
+    assert!(!ordinary.contains("guards"), "{ordinary}");
+    for (route, part) in [
+        (
+            "path = \"/app\"\nserver = \"127.0.0.1:1\"\nstrip_path = true\n",
+            "`/app/admin` of this route is `/admin`",
+        ),
+        (
+            "path = \"/x\"\nserver = \"127.0.0.1:2\"\nrewrite = { match = '^//x', to = \"/y\" }\n",
+            "matches no path",
+        ),
+        (
+            "path = \"/y\"\nserver = \"127.0.0.1:2\"\nrequest_headers = { set = { X-Client = \"$remote_addr\" } }\n",
+            "write `{client}`",
+        ),
+    ] {
+        let said = warnings(&home, &format!("{all}[[route]]\n{route}"));
+        assert!(said.contains(part), "{route}{said}");
+    }
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use offramp_testkit::process::Source;
 use serde_json::Value;
 
-use crate::instance::{Home, Instance};
-use crate::offramp::stdout;
 use crate::open_connections_are_shown_and_closed::ctl;
+use crate::support::instance::{Home, Instance};
+use crate::support::offramp::stdout;
 
 /// Accepts and says nothing.
 const SILENT: u8 = 0;

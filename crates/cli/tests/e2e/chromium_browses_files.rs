@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::chromium_uses_an_application::trust;
 use crate::http_chromium_fetches_listens_and_talks::chromium;
-use crate::http_curl::HTTP;
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, text};
+use crate::support::http_curl::HTTP;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, text};
 
 /// Asks for a path that tells all that was seen, in hexadecimal digits.
 const SCRIPT: &str = r"

@@ -10,7 +10,7 @@ use std::time::Duration;
 use offramp_testkit::process::{Process, Ready, require};
 use serde_json::Value;
 
-use crate::instance::{Home, Instance, LIFE, PATIENCE, ask, cause, text};
+use crate::support::instance::{Home, Instance, LIFE, PATIENCE, ask, cause, text};
 
 /// Serves the files of the directory `site` on the Unix socket `app.sock`.
 const APPLICATION: &str = r#"

@@ -6,10 +6,23 @@ use std::process::{Command, Stdio};
 
 use offramp_testkit::process::{require, temp_dir};
 
-use crate::offramp::{offramp, output, stderr, stdout};
+use crate::support::offramp::{offramp, output, stderr, stdout};
 
-const COMMANDS: [&str; 10] =
-    ["to", "run", "check", "demo", "ca", "cert", "password", "version", "completions", "man"];
+const COMMANDS: [&str; 13] = [
+    "setup",
+    "to",
+    "run",
+    "check",
+    "fmt",
+    "schema",
+    "demo",
+    "ca",
+    "cert",
+    "password",
+    "version",
+    "completions",
+    "man",
+];
 
 /// Runs it and gives what it printed, which must be without error.
 fn printed(arguments: &[&str]) -> String {
@@ -45,9 +58,17 @@ fn help_teaches() {
 
 #[test]
 fn version_says_its_number() {
-    let version = format!("offramp {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(printed(&["version"]), version);
-    assert_eq!(printed(&["--version"]), version);
+    let number = format!("offramp {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(printed(&["-V"]), number);
+    let all = printed(&["--version"]);
+    assert_eq!(printed(&["version"]), all);
+    let lines: Vec<_> = all.lines().collect();
+    let [first, commit, build] = lines[..] else { panic!("{all}") };
+    assert_eq!(first, number.trim_end());
+    // A development build is not made anew with each commit, unless it is told one.
+    let told = if env!("OFFRAMP_COMMIT").is_empty() { "not known" } else { env!("OFFRAMP_COMMIT") };
+    assert!(commit.starts_with(&format!("commit: {told}")), "{all}");
+    assert!(build.starts_with("build:  development build for ") && build.contains("-linux-"), "{all}");
 }
 
 #[test]
@@ -88,6 +109,12 @@ fn the_man_page_formats_without_a_warning() {
     assert!(text.contains("--send-proxy VERSION"), "{text}");
     assert!(text.contains("offramp check [-c, --config FILE] [--print]"), "{text}");
     assert!(text.contains("XDG_STATE_HOME"), "{text}");
+    assert_eq!(page, printed(&["man", "offramp"]));
+    // The tests of the page itself ask for every key.
+    let text = formatted(&printed(&["man", "offramp.toml"]));
+    for part in ["offramp.toml(5)", "[[listener]]", "[backend.NAME]", "drain_timeout"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
 }
 
 /// The page as `man` shows it; groff is what `man` formats with.

@@ -9,11 +9,11 @@ use offramp_testkit::ca::{Leaf, Validity};
 use offramp_testkit::server::{Listen, Server};
 use rustls::ClientConfig;
 
-use crate::crowd::{Tls, connect, get, with_certificate};
-use crate::h2_client::{self, H2, PREFACE, kind};
-use crate::http_app::{self, respond};
-use crate::http_curl::HTTP;
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
+use crate::support::crowd::{Tls, connect, get, with_certificate};
+use crate::support::h2_client::{self, H2, PREFACE, kind};
+use crate::support::http_app::{self, respond};
+use crate::support::http_curl::HTTP;
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 /// How long certificates are valid; a machine that is too slow for the first gets more time.
 const LIVES: [u64; 4] = [3, 9, 27, 81];

@@ -6,9 +6,9 @@ use offramp_testkit::ca::{Leaf, Validity};
 use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::client_pki::{self, pin};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
-use crate::openssl::{connect, echo, refused};
+use crate::support::client_pki::{self, pin};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
+use crate::support::openssl::{connect, echo, refused};
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 

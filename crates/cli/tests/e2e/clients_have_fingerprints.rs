@@ -2,9 +2,9 @@
 
 use offramp_testkit::server::{Listen, Recording, Server, apps};
 
-use crate::http_curl::{curl, get};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
-use crate::openssl::{echo, refused};
+use crate::support::http_curl::{curl, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
+use crate::support::openssl::{echo, refused};
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 
@@ -60,9 +60,11 @@ fn a_passthrough_refuses_without_ending_tls() {
     let event = instance.events_of(1).remove(0);
     assert_eq!((cause(&event), text(&event, "alert_sent")), ("ja4_denied", "handshake_failure"), "{event}");
     assert_eq!(server.accepted(), 0);
-    let client = crate::openssl::connect(&instance, &["-tls1_3"]);
+    let client = crate::support::openssl::connect(&instance, &["-tls1_3"]);
     recording
-        .wait_until(crate::instance::PATIENCE, |all| all.iter().any(|bytes| bytes.starts_with(b"\x16\x03")))
+        .wait_until(crate::support::instance::PATIENCE, |all| {
+            all.iter().any(|bytes| bytes.starts_with(b"\x16\x03"))
+        })
         .unwrap();
     client.end();
     instance.stop();

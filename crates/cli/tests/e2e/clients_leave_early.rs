@@ -6,8 +6,8 @@ use std::net::{Shutdown, TcpStream};
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::{Instance, PATIENCE, cause};
-use crate::openssl::{command, connect};
+use crate::support::instance::{Instance, PATIENCE, cause};
+use crate::support::openssl::{command, connect};
 
 #[test]
 fn a_client_that_closes_at_once_is_no_fault() {
@@ -15,7 +15,7 @@ fn a_client_that_closes_at_once_is_no_fault() {
     let instance = Instance::before(app.address());
     for version in ["-tls1_2", "-tls1_3"] {
         // Its input is at its end when it starts: it closes right behind its Finished.
-        let output = crate::instance::ask(command(&instance, &[version]), b"", PATIENCE);
+        let output = crate::support::instance::ask(command(&instance, &[version]), b"", PATIENCE);
         assert!(output.status.success());
     }
     for event in instance.stop() {

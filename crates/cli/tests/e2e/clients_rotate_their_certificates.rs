@@ -9,10 +9,10 @@ use offramp_testkit::ca::{Ca, Leaf, Validity};
 use offramp_testkit::process::{Source, require, temp_dir};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::client_pki;
-use crate::conversation::Conversation;
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
 use crate::reload_loses_no_request::reload_to;
+use crate::support::client_pki;
+use crate::support::conversation::Conversation;
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 const VERSIONS: [&str; 2] = ["1.2", "1.3"];
 

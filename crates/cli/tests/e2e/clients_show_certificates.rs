@@ -6,8 +6,8 @@ use offramp_testkit::ca::{Ca, Key, Leaf, Name, Validity};
 use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
-use crate::openssl::{echo, refused};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
+use crate::support::openssl::{echo, refused};
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use h2::ext::Protocol;
 use offramp_testkit::process::Signal;
 
-use crate::crowd::{connect, trusting};
-use crate::http_curl::HTTP;
-use crate::http_h2;
-use crate::http_node::node;
 use crate::http_websockets_pass_over_both_versions::head;
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause, text};
-use crate::logs_desk::{answer, rows, until};
+use crate::support::crowd::{connect, trusting};
+use crate::support::http_curl::HTTP;
+use crate::support::http_h2;
+use crate::support::http_node::node;
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause, text};
+use crate::support::logs_desk::{answer, rows, until};
 
 /// Begins whatever is asked for and never ends it.
 const APPLICATION: &str = r#"

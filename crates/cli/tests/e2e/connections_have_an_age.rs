@@ -6,16 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use offramp_testkit::server::{Listen, Server, Stream, apps};
+use offramp_testkit::server::{Listen, Server, Stream, apps, websocket_accept};
 use rustls::ClientConfig;
 use rustls::version::{TLS12, TLS13};
 
-use crate::crowd::{echo, get, secure, tcp, trusting};
-use crate::duplex::speaking;
-use crate::figures::Page;
-use crate::h2_client::{ACK, END_STREAM, H2, data, frame, kind, post};
-use crate::http_app::{app, respond};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, cause};
+use crate::support::crowd::{echo, get, secure, tcp, trusting};
+use crate::support::duplex::speaking;
+use crate::support::figures::Page;
+use crate::support::h2_client::{
+    ACK, END_HEADERS, END_STREAM, H2, WHOLE, data, frame, headers, kind, post, request, window,
+};
+use crate::support::http_app::{app, respond};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, cause};
 
 const AGED: &str = "workers = 1\n[limits]\nmax_age = \"2s\"\n[metrics]\naddress = \"127.0.0.1:0\"\n";
 /// Nine tenths of that, less what clocks lag.
@@ -220,6 +222,143 @@ fn over_http2_goaway_comes_twice_and_streams_are_finished() {
     let closed = || Page::scrape(instance.metrics()).closed("max_age");
     instance.until("two ends", || (closed() >= 2.0).then_some(()));
     instance.stop();
+}
+
+/// Requests and tunnels under way at the greatest age, over one version of HTTP.
+#[derive(Clone, Copy, Debug)]
+enum UnderWay {
+    WebSocket,
+    Stream,
+    Download,
+    Upload,
+}
+
+const UNDER_WAY: [UnderWay; 4] =
+    [UnderWay::WebSocket, UnderWay::Stream, UnderWay::Download, UnderWay::Upload];
+
+impl UnderWay {
+    /// The method, and the fields of a request over HTTP/1.1.
+    fn over_http1(self) -> String {
+        let (method, path, fields) = match self {
+            Self::WebSocket => (
+                "GET",
+                "/socket",
+                "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+            ),
+            Self::Stream => ("GET", "/stream", ""),
+            Self::Download => ("GET", "/download", ""),
+            Self::Upload => ("POST", "/upload", "Transfer-Encoding: chunked\r\n"),
+        };
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n")
+    }
+
+    fn over_http2(self) -> Vec<u8> {
+        let fields = match self {
+            Self::WebSocket => {
+                let mut fields = request("CONNECT", "/socket", &[]);
+                fields.extend([(":protocol", "websocket"), ("sec-websocket-version", "13")]);
+                fields
+            }
+            Self::Stream => request("GET", "/stream", &[]),
+            Self::Download => request("GET", "/download", &[]),
+            Self::Upload => request("POST", "/upload", &[]),
+        };
+        let flags = if matches!(self, Self::WebSocket | Self::Upload) { END_HEADERS } else { WHOLE };
+        headers(1, flags, &fields)
+    }
+}
+
+/// Never done with an answer, and an echo behind a switch.
+fn endless(home: &Home) -> Server {
+    app(&Listen::Unix(home.file("app.sock")), |request, stream| {
+        let piece = match &*request.target {
+            "/socket" => {
+                let accept = websocket_accept(&format!(
+                    "Sec-WebSocket-Key: {}\r\n",
+                    request.field("sec-websocket-key")
+                ));
+                write!(
+                    stream,
+                    "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                     Sec-WebSocket-Accept: {accept}\r\n\r\n"
+                )?;
+                "x"
+            }
+            "/stream" => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+                "1\r\nx\r\n"
+            }
+            _ => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")?;
+                "x"
+            }
+        };
+        loop {
+            stream.write_all(piece.as_bytes())?;
+            thread::sleep(Duration::from_millis(20));
+        }
+    })
+}
+
+/// A client that sends and reads until its connection ends, and gives how long that took.
+fn until_the_end(instance: &Instance, what: UnderWay, http2: bool) -> Duration {
+    let config = trusting(&instance.home.ca.certificate());
+    let begun = Instant::now();
+    if http2 {
+        let mut h2 = H2::open(&config, instance.address(), &[]);
+        assert!(h2.send(&what.over_http2()));
+        let mut reset = false;
+        while let Some(seen) = h2.next() {
+            match seen.kind {
+                kind::PING if seen.flags & ACK == 0 => {
+                    h2.send(&frame(kind::PING, ACK, 0, &seen.payload));
+                }
+                kind::DATA => drop(h2.send(&window(0, seen.payload.len().try_into().unwrap()))),
+                kind::RST_STREAM => reset = true,
+                _ => assert!(seen.kind != kind::HEADERS || seen.status() == 200, "{what:?}"),
+            }
+        }
+        assert!(reset, "{what:?}: the stream looks whole");
+    } else {
+        let mut tls = secure(&config, tcp(instance.address()).unwrap(), "localhost").unwrap();
+        tls.write_all(what.over_http1().as_bytes()).unwrap();
+        let mut piece = [0; 1024];
+        while matches!(tls.read(&mut piece), Ok(1..)) {
+            assert!(begun.elapsed() < PATIENCE, "{what:?} for ever");
+        }
+    }
+    begun.elapsed()
+}
+
+/// The grace is one second here.
+#[test]
+fn over_http_what_is_under_way_has_a_grace_and_ends() {
+    let home = Home::new();
+    let _app = endless(&home);
+    let aged = AGED.replace("max_age = \"2s\"\n", "max_age = \"2s\"\nmax_age_grace = \"1s\"\n");
+    let instance = home.run(&format!(
+        "{aged}{CERTIFICATE}{LISTENER}mode = \"http\"\n[[route]]\nserver = \"unix:app.sock\"\n"
+    ));
+    let (instance, least) = (&instance, YOUNGEST + Duration::from_millis(900));
+    thread::scope(|scope| {
+        for what in UNDER_WAY {
+            for http2 in [false, true] {
+                scope.spawn(move || {
+                    let lived = until_the_end(instance, what, http2);
+                    assert!(lived >= least, "{what:?}, {http2}: {lived:?}");
+                });
+            }
+        }
+    });
+    let requests = || instance.events().into_iter().filter(|event| event["path"].is_string());
+    let ended = |event: &serde_json::Value| (event["path"].clone(), event["http_version"].clone());
+    instance.until("all requests", || (requests().count() == 8).then_some(()));
+    for event in requests() {
+        assert_eq!((cause(&event), &event["fault"]), ("max_age", &"nobody".into()), "{:?}", ended(&event));
+    }
+    let closed = || Page::scrape(instance.metrics()).closed("max_age");
+    instance.until("eight ends", || (closed() >= 8.0).then_some(()));
 }
 
 /// Half of the bytes of an echo are on their way at the end: no reset overtakes them.

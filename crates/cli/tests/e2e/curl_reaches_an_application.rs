@@ -7,7 +7,7 @@ use std::time::Duration;
 use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Pattern, Server, Sum, apps};
 
-use crate::instance::{Home, Instance, ask, cause, text};
+use crate::support::instance::{Home, Instance, ask, cause, text};
 
 /// A home whose application is on `app.sock`, and Offramp before it.
 fn served() -> (Server, Instance) {

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +14,10 @@ use offramp_testkit::process::{Process, Ready, Signal, Source, require};
 use offramp_testkit::server::{Listen, Pattern, Server, Stream, apps};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::crowd::{connect, echo, get, tcp, trusting, until};
-use crate::figures::{Page, cpu, descriptors};
-use crate::instance::{Home, Instance, LIFE, PATIENCE};
-use crate::skipped::sees_inside_or_skipped;
+use crate::support::crowd::{connect, echo, get, tcp, trusting, until};
+use crate::support::figures::{Page, cpu, descriptors};
+use crate::support::instance::{Home, Instance, LIFE, PATIENCE};
+use crate::support::skipped::sees_inside_or_skipped;
 
 /// Lowers the limit of open files of a running process, soft and hard, so that it can open `more`.
 fn leave(instance: &Instance, more: usize) {
@@ -101,20 +102,39 @@ fn a_client_for_whose_server_none_is_left_is_told() {
     instance.stop();
 }
 
+/// A process that may have so many of them, and has started.
+fn start_with(limit: u32, path: &Path) -> Process {
+    let mut command = Command::new(require("prlimit", "util-linux"));
+    command.arg(format!("--nofile={limit}:{limit}"));
+    command.arg(env!("CARGO_BIN_EXE_offramp")).args(["run", "-c"]).arg(path);
+    let process = Process::start(command, LIFE).unwrap();
+    process.wait_for(&Ready::Line(" started ".into()), PATIENCE).unwrap();
+    process
+}
+
 #[test]
 fn a_start_with_few_of_them_serves_with_few_of_them() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     let home = Home::new();
-    let path = home.configure(&format!("workers = 1\n{}", Home::one_route(app.address())));
-    let mut command = Command::new(require("prlimit", "util-linux"));
-    command.arg("--nofile=48:48").arg(env!("CARGO_BIN_EXE_offramp")).args(["run", "-c"]).arg(path);
-    let process = Process::start(command, LIFE).unwrap();
-    process.wait_for(&Ready::Line(" started ".into()), PATIENCE).unwrap();
-    let lines = process.lines(Source::Stderr);
-    let told = lines.iter().find(|line| line.contains("limits.connections = 100000 needs 201000 ")).unwrap();
-    for word in ["WARN", "the process may have 48 ", "about 0 connections fit", "LimitNOFILE=201000"] {
-        assert!(told.contains(word), "{told}");
+    let written = home.configure(&format!(
+        "workers = 1\n[limits]\nconnections = 100000\n{}",
+        Home::one_route(app.address())
+    ));
+    let process = start_with(48, &written);
+    let told = process.lines(Source::Stderr);
+    process.signal(Signal::TERM).unwrap();
+    process.wait(PATIENCE).unwrap();
+    for word in ["WARN", "needs 201000 ", "the process may have 48 ", "connections fit", "LimitNOFILE=201000"]
+    {
+        assert!(told.iter().any(|line| line.contains(word)), "{word}: {told:?}");
     }
+    let path = home.configure(&format!("workers = 1\n{}", Home::one_route(app.address())));
+    let process = start_with(48, &path);
+    let lines = process.lines(Source::Stderr);
+    assert!(
+        !lines.iter().any(|line| line.contains("limits.connections")),
+        "nobody has written it: {lines:?}"
+    );
     let address = lines.iter().find_map(|line| line.split("address=").nth(1)?.parse().ok()).unwrap();
     let config = trusting(&home.ca.certificate());
     let served = || get(&mut connect(&config, address, "localhost").ok()?, "/x").ok();

@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime};
 use offramp_testkit::process::require;
 use serde_json::Value;
 
-use crate::crowd::trusting;
-use crate::figures::cpu;
-use crate::h2_client::kind::{GOAWAY, PING};
-use crate::h2_client::{self, H2, frame, reset};
-use crate::http_curl::{Answer, HTTP, command, get};
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask, cause};
+use crate::support::crowd::trusting;
+use crate::support::figures::cpu;
+use crate::support::h2_client::kind::{GOAWAY, PING};
+use crate::support::h2_client::{self, H2, frame, reset};
+use crate::support::http_curl::{Answer, HTTP, command, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask, cause};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 const JSON: [&str; 2] = ["--header", "Accept: application/json"];
@@ -164,7 +164,7 @@ fn a_large_directory_is_cut_and_says_so() {
 /// The example of the page: its configuration, its command, and what that prints.
 #[test]
 fn the_page_on_static_files_shows_a_list() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/static-files.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/static-files.md");
     let page = fs::read_to_string(page).unwrap();
     let section = page.split("## Lists of directories").nth(1).unwrap();
     let block =

@@ -54,28 +54,7 @@ fn every_crate_is_on_the_map() {
     let map = read("docs/architecture.md");
     for entry in fs::read_dir(root().join("crates")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(map.contains(&format!("\n### `{name}`\n")), "docs/architecture.md does not list {name}");
-    }
-}
-
-#[test]
-fn every_link_between_documents_leads_somewhere() {
-    let root = root();
-    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let examples = fs::read_dir(root.join("examples")).unwrap().map(|entry| entry.unwrap().path());
-    let examples = examples.map(|path| if path.is_dir() { path.join("README.md") } else { path });
-    let pages = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
-        .map(|name| root.join(name))
-        .into_iter()
-        .chain(docs)
-        .chain(examples);
-    for page in pages.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
-        let text = fs::read_to_string(&page).unwrap();
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-            let outside = target.is_empty() || target.contains("://");
-            let there = page.parent().unwrap().join(target).exists();
-            assert!(outside || there, "{} links to {target}", page.display());
-        }
+        assert!(map.contains(&format!("\n| `{name}` | ")), "docs/architecture.md does not list {name}");
     }
 }
 

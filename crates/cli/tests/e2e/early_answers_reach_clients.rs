@@ -9,12 +9,12 @@ use std::time::Duration;
 use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Server, Stream};
 
-use crate::crowd::{connect, offering, trusting};
-use crate::h2_client::kind::{DATA, HEADERS, PING, RST_STREAM, WINDOW_UPDATE};
-use crate::h2_client::{END_HEADERS, END_STREAM, Frame, H2, data, frame, headers, post, request};
-use crate::http_curl::{HTTP, curl};
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask};
-use crate::venv::environment;
+use crate::support::crowd::{connect, offering, trusting};
+use crate::support::h2_client::kind::{DATA, HEADERS, PING, RST_STREAM, WINDOW_UPDATE};
+use crate::support::h2_client::{END_HEADERS, END_STREAM, Frame, H2, data, frame, headers, post, request};
+use crate::support::http_curl::{HTTP, curl};
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask};
+use crate::support::venv::environment;
 
 /// More than all windows and buffers on the way together, and less than what is dropped.
 const UPLOAD: usize = 24 << 20;
@@ -258,7 +258,7 @@ fn java_sees_early_answers() {
 /// Runs a client that is to print the status of each path.
 #[track_caller]
 fn is_told(command: Command, version: &str) {
-    let output = ask(command, b"", Duration::from_secs(110));
+    let output = ask(command, b"", Duration::from_secs(240));
     let said = String::from_utf8_lossy(&output.stdout);
     let wanted: String =
         ANSWERS.iter().map(|(path, status)| format!("{path} {status} {version}\n")).collect();

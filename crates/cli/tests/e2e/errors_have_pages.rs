@@ -5,11 +5,11 @@ use std::io;
 
 use offramp_testkit::server::{Listen, Refusing, Server, Stream};
 
-use crate::http_app::{Request, app, respond};
-use crate::http_curl::{HTTP, get};
-use crate::instance::{CERTIFICATE, Home, Instance, cause};
-use crate::offramp::{output, stderr};
 use crate::reload_loses_no_request::reload;
+use crate::support::http_app::{Request, app, respond};
+use crate::support::http_curl::{HTTP, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause};
+use crate::support::offramp::{output, stderr};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 const BROWSER: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8";

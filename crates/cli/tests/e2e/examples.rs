@@ -8,9 +8,9 @@ use offramp_testkit::postgres;
 use offramp_testkit::process::free_port;
 use offramp_testkit::server::Listen;
 
-use crate::http_app::named;
-use crate::http_curl::get;
-use crate::{npm, venv};
+use crate::support::http_app::named;
+use crate::support::http_curl::get;
+use crate::support::{npm, venv};
 use walk::{Walk, examples};
 
 #[test]

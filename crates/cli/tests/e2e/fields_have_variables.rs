@@ -3,10 +3,10 @@
 
 use offramp_testkit::server::{Listen, Server};
 
-use crate::client_pki;
-use crate::http_app::{Seen, named};
-use crate::http_curl::{HTTP, PLAIN, get};
-use crate::instance::{CERTIFICATE, Home, Instance};
+use crate::support::client_pki;
+use crate::support::http_app::{Seen, named};
+use crate::support::http_curl::{HTTP, PLAIN, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 

@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use offramp_testkit::process::{Process, Ready, Signal, Source};
 
-use crate::figures::Page;
-use crate::instance::{Home, LIFE, PATIENCE};
-use crate::offramp::{offramp, output, stderr, stdout};
+use crate::support::figures::Page;
+use crate::support::instance::{Home, LIFE, PATIENCE};
+use crate::support::offramp::{offramp, output, stderr, stdout};
 
 /// The `address=` of the line of the log that has `message`.
 fn logged(process: &Process, message: &str) -> std::net::SocketAddr {

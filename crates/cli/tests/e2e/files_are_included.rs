@@ -4,10 +4,10 @@ use std::fs;
 
 use offramp_testkit::process::Source;
 
-use crate::http_curl::{HTTP, curl, get};
-use crate::instance::{CERTIFICATE, Home};
-use crate::offramp::{output, stderr, stdout};
 use crate::reload_loses_no_request::reload;
+use crate::support::http_curl::{HTTP, curl, get};
+use crate::support::instance::{CERTIFICATE, Home};
+use crate::support::offramp::{output, stderr, stdout};
 
 fn site(path: &str) -> String {
     format!("[[route]]\npath = \"{path}\"\nrespond = {{ body = \"{path}\" }}\n")

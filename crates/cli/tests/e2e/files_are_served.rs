@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use crate::http_curl::{HTTP, curl, get};
-use crate::instance::{CERTIFICATE, Home, Instance, cause};
-use crate::offramp::{output, stderr};
+use crate::support::http_curl::{HTTP, curl, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause};
+use crate::support::offramp::{output, stderr};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 

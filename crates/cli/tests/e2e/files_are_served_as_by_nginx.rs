@@ -9,9 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use crate::http_curl::PLAIN;
-use crate::instance::{Home, PATIENCE};
-use crate::nginx::nginx;
+use crate::support::http_curl::PLAIN;
+use crate::support::instance::{Home, PATIENCE};
+use crate::support::nginx::nginx;
 
 /// When all files changed: Tue, 14 Nov 2023 22:13:20 GMT.
 const CHANGED: Duration = Duration::from_secs(1_700_000_000);

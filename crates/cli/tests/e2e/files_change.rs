@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use offramp_testkit::process::{Process, Ready, Signal, require};
 
-use crate::http_curl::{HTTP, command, get};
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask};
-use crate::skipped::sees_inside_or_skipped;
+use crate::support::http_curl::{HTTP, command, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask};
+use crate::support::skipped::sees_inside_or_skipped;
 
 /// Longer than it takes until a file is kept.
 const SETTLED: Duration = Duration::from_millis(2500);

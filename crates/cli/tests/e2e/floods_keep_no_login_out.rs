@@ -8,10 +8,10 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use crate::http_curl::PLAIN;
-use crate::instance::{Home, Instance};
 use crate::memory_is_bounded::log_in;
-use crate::offramp::{offramp, stdout};
+use crate::support::http_curl::PLAIN;
+use crate::support::instance::{Home, Instance};
+use crate::support::offramp::{offramp, stdout};
 
 const PASSWORD: &str = "right";
 
@@ -47,7 +47,7 @@ fn flooded(address: SocketAddr, guess: impl Fn(u32) -> (String, String) + Sync, 
             });
         }
         // Something is wrong for good where nothing is ever checked.
-        crate::crowd::until("the flood", || (checked.load(Ordering::Relaxed) > 4).then_some(()));
+        crate::support::crowd::until("the flood", || (checked.load(Ordering::Relaxed) > 4).then_some(()));
         work();
         stop.store(true, Ordering::Relaxed);
     });

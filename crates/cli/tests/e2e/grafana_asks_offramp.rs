@@ -7,10 +7,10 @@ use offramp_testkit::process::{Process, Ready, Signal, Source, temp_dir};
 use offramp_testkit::server::{Listen, Server, apps};
 use serde_json::{Value, json};
 
-use crate::crowd::{close, connect, echo, trusting};
-use crate::figures::ask;
-use crate::instance::{Home, LIFE, PATIENCE};
-use crate::offramp::{offramp, output, stderr};
+use crate::support::crowd::{close, connect, echo, trusting};
+use crate::support::figures::ask;
+use crate::support::instance::{Home, LIFE, PATIENCE};
+use crate::support::offramp::{offramp, output, stderr};
 
 /// Asks for a table of one target.
 fn query(address: SocketAddr, path: &str, target: &str, range: Option<[&str; 2]>) -> Value {

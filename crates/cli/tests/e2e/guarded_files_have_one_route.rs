@@ -4,8 +4,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::http_curl::{HTTP, get};
-use crate::instance::{CERTIFICATE, Home, Instance};
+use crate::support::http_curl::{HTTP, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 const ROUTES: &str = r#"
@@ -103,8 +103,17 @@ fn no_link_and_no_other_route_leads_to_what_is_guarded() {
         // All of another host is open.
         let other = get(&instance, &[version, "--insecure"], "https://open.test/folder/s.txt");
         assert_eq!(other.text(), "secret");
+        assert_eq!(ask("/nothing").status(), 404);
     }
-    instance.stop();
+    // The client cannot tell this from a file that is not there; the log can.
+    for event in instance.stop().iter().filter(|event| event["status"] == 404) {
+        let detail = event["detail"].as_str().unwrap_or_default();
+        assert_eq!(
+            detail.contains("another route of the host guards"),
+            event["path"] != "/nothing",
+            "{event}"
+        );
+    }
 }
 
 #[test]

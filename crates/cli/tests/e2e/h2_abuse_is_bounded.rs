@@ -5,16 +5,18 @@
 
 use std::time::{Duration, Instant};
 
-use crate::figures::resident;
-use crate::h2_client::kind::{CONTINUATION, DATA, GOAWAY, HEADERS, PING, PRIORITY, RST_STREAM, SETTINGS};
-use crate::h2_client::{
+use crate::h2_follows_rfc9113::http_instance;
+use crate::support::figures::resident;
+use crate::support::h2_client::kind::{
+    CONTINUATION, DATA, GOAWAY, HEADERS, PING, PRIORITY, RST_STREAM, SETTINGS,
+};
+use crate::support::h2_client::{
     ACK, END_HEADERS, END_STREAM, H2, PREFACE, WHOLE, block, data, frame, get, headers, post, request, reset,
     settings, text, window,
 };
-use crate::h2_follows_rfc9113::http_instance;
-use crate::h2_rules::{CALM, CANCEL, FLOW_CONTROL, PROTOCOL};
-use crate::instance::{Instance, PATIENCE, cause, text as field};
-use crate::smuggling_backend::Backend;
+use crate::support::h2_rules::{CALM, CANCEL, FLOW_CONTROL, PROTOCOL};
+use crate::support::instance::{Instance, PATIENCE, cause, text as field};
+use crate::support::smuggling_backend::Backend;
 
 /// How often a flood says the same, at the most.
 const MOST: u32 = 20_000;

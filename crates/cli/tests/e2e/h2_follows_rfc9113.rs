@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
-use crate::crowd::trusting;
-use crate::h2_client::kind::{GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS};
-use crate::h2_client::{ACK, H2, PREFACE, frame, get, reset, settings};
-use crate::h2_messages::{lengths, names_and_values, order, pseudo_fields, pseudo_values};
-use crate::h2_rules::{Connection, FRAME_SIZE, Nothing, PROTOCOL, Row, Status, Stream, Then};
-use crate::h2_rules::{compression, frames, numbers, of_blocks, of_connections, of_streams, streams};
-use crate::instance::{Home, Instance, PATIENCE, cause};
-use crate::smuggling_backend::Backend;
+use crate::support::crowd::trusting;
+use crate::support::h2_client::kind::{GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS};
+use crate::support::h2_client::{ACK, H2, PREFACE, frame, get, reset, settings};
+use crate::support::h2_messages::{lengths, names_and_values, order, pseudo_fields, pseudo_values};
+use crate::support::h2_rules::{Connection, FRAME_SIZE, Nothing, PROTOCOL, Row, Status, Stream, Then};
+use crate::support::h2_rules::{
+    compression, frames, numbers, of_blocks, of_connections, of_streams, streams,
+};
+use crate::support::instance::{Home, Instance, PATIENCE, cause};
+use crate::support::smuggling_backend::Backend;
 
 /// One route for HTTP to `backend`, with `more` as configuration.
 pub(crate) fn http_instance(backend: &Backend, more: &str) -> (Instance, Arc<ClientConfig>) {
@@ -24,7 +26,7 @@ pub(crate) fn http_instance(backend: &Backend, more: &str) -> (Instance, Arc<Cli
     let config = trusting(&home.ca.certificate());
     let text = format!(
         "{more}\n{}[[listener]]\nname = \"default\"\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n[[route]]\nserver = \"{}\"\n",
-        crate::instance::CERTIFICATE,
+        crate::support::instance::CERTIFICATE,
         backend.address()
     );
     (home.run(&text), config)

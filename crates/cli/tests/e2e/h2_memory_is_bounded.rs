@@ -10,16 +10,16 @@ use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, Stream};
 use rustls::ClientConfig;
 
-use crate::crowd::trusting;
-use crate::figures::{Page, resident};
-use crate::h2_client::kind::{DATA, HEADERS, PING, RST_STREAM, WINDOW_UPDATE};
-use crate::h2_client::{H2, data, frame, get, post, window};
 use crate::h2_follows_rfc9113::http_instance;
-use crate::http_curl::HTTP;
-use crate::http_node::node;
-use crate::instance::{CERTIFICATE, Home, Instance};
 use crate::quiet_http_connections_wake_nobody::sleeps;
-use crate::smuggling_backend::Backend;
+use crate::support::crowd::trusting;
+use crate::support::figures::{Page, resident};
+use crate::support::h2_client::kind::{DATA, HEADERS, PING, RST_STREAM, WINDOW_UPDATE};
+use crate::support::h2_client::{H2, data, frame, get, post, window};
+use crate::support::http_curl::HTTP;
+use crate::support::http_node::node;
+use crate::support::instance::{CERTIFICATE, Home, Instance};
+use crate::support::smuggling_backend::Backend;
 
 /// The code of a stream that was not looked at (RFC 9113 §7).
 const REFUSED_STREAM: u32 = 7;
@@ -29,7 +29,7 @@ const STREAMS: u32 = 100;
 /// `what_a_connection_can_hold_is_known`.
 const MOST: u64 = 2924 << 10;
 /// The same where servers speak HTTP/2: they may send 896 KiB ahead in the place of 176 KiB of first reads, and 256 KiB
-/// beyond; see docs/http-internals.md.
+/// beyond; see docs/inside/http.md.
 const MOST_FROM_HTTP2: u64 = MOST + ((896 - 176 + 256) << 10);
 
 /// Memory when the worker has done what there was to do: it sleeps, however often one looks.
@@ -84,14 +84,15 @@ server.on('stream', stream => {
 server.listen('app.sock');
 ";
 
-/// The same for a server that speaks HTTP/2: what it may send ahead is counted.
+/// The same for an HTTP/2 server: what it may send ahead is counted. Windows are kept from growing, as a busy machine
+/// looks like a long path; [`downloads_over_a_distance`](crate::downloads_over_a_distance) tests the bound of those.
 #[test]
 fn responses_of_http2_servers_that_nobody_takes_hold_little() {
     let home = Home::new();
     let config = trusting(&home.ca.certificate());
     let server = node(&home, ENDLESS);
     let instance = home.run(&format!(
-        "workers = 1\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n[backend.app]\nservers = [\"unix:app.sock\"]\n\
+        "workers = 1\n[limits]\nmax_window = \"256KiB\"\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"app\"\n[backend.app]\nservers = [\"unix:app.sock\"]\n\
          protocol = \"h2\"\n"
     ));
     take_little(&instance, &config, "/", MOST_FROM_HTTP2);

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use offramp_testkit::process::Signal;
 
-use crate::h2_client::kind::{DATA, GOAWAY, PING};
-use crate::h2_client::{ACK, END_STREAM, H2, WHOLE, data, frame, get, headers, post, request, reset, window};
 use crate::h2_follows_rfc9113::http_instance;
-use crate::instance::{PATIENCE, cause, text};
-use crate::smuggling_backend::Backend;
+use crate::support::h2_client::kind::{DATA, GOAWAY, PING};
+use crate::support::h2_client::{
+    ACK, END_STREAM, H2, WHOLE, data, frame, get, headers, post, request, reset, window,
+};
+use crate::support::instance::{PATIENCE, cause, text};
+use crate::support::smuggling_backend::Backend;
 
 /// The largest window.
 const WIDE: u32 = (1 << 31) - 1;

@@ -9,8 +9,8 @@ use offramp_testkit::server::{Listen, Pattern, Server, Stream, apps};
 use rustls::SupportedProtocolVersion;
 use rustls::version::{TLS12, TLS13};
 
-use crate::duplex::{connect, speaking};
-use crate::instance::{Home, Instance, PATIENCE, cause};
+use crate::support::duplex::{connect, speaking};
+use crate::support::instance::{Home, Instance, PATIENCE, cause};
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 const LENGTH: usize = 3 << 20;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use offramp_testkit::process::Source;
 
-use crate::instance::{Home, PATIENCE};
-use crate::offramp::{output, stderr, stdout};
 use crate::open_connections_are_shown_and_closed::ctl;
+use crate::support::instance::{Home, PATIENCE};
+use crate::support::offramp::{output, stderr, stdout};
 
 const WEB: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\ntls = false\n\
     [[route]]\nrespond = { body = \"hello\" }\n";

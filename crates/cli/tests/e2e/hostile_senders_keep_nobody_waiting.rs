@@ -21,11 +21,11 @@ use offramp_testkit::server::{Listen, Server, Stream};
 use offramp_testkit::tls_client::{Cipher, Client, Options, Seal, Suite, Version};
 use rustls::{ClientConfig, ServerConfig, ServerConnection, StreamOwned};
 
-use crate::crowd::{Tls, connect, tcp, trusting};
-use crate::h2_client::kind::{PING, WINDOW_UPDATE};
-use crate::h2_client::{END_HEADERS, H2, PREFACE, WHOLE, data, frame, headers, request, settings};
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE, LISTENER, PATIENCE};
-use crate::skipped::sees_inside_or_skipped;
+use crate::support::crowd::{Tls, connect, tcp, trusting};
+use crate::support::h2_client::kind::{PING, WINDOW_UPDATE};
+use crate::support::h2_client::{END_HEADERS, H2, PREFACE, WHOLE, data, frame, headers, request, settings};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE, LISTENER, PATIENCE};
+use crate::support::skipped::sees_inside_or_skipped;
 
 /// What every row is to stay below.
 const BOUND: Duration = Duration::from_millis(20);

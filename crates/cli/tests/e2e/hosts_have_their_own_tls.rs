@@ -6,10 +6,10 @@ use offramp_testkit::ca::{Ca, Key, Leaf};
 use offramp_testkit::process::temp_dir;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{get, tcp};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
-use crate::offramp::{output, stderr, stdout};
-use crate::openssl::{connect, refused};
+use crate::support::crowd::{get, tcp};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
+use crate::support::offramp::{output, stderr, stdout};
+use crate::support::openssl::{connect, refused};
 
 /// Connects, and gives version and cipher suite.
 fn agreed(instance: &Instance, arguments: &[&str]) -> String {

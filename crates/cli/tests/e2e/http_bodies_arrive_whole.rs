@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use offramp_testkit::server::{Listen, Pattern, Server, Stream, Sum};
 
-use crate::crowd::{connect, get, trusting};
-use crate::figures::resident;
-use crate::http_curl::{HTTP, command};
-use crate::http_h2;
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause, text};
+use crate::support::crowd::{connect, get, trusting};
+use crate::support::figures::resident;
+use crate::support::http_curl::{HTTP, command};
+use crate::support::http_h2;
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause, text};
 
 const LENGTH: u64 = 256 << 20;
 

@@ -9,9 +9,9 @@ use offramp_testkit::process::{Process, require};
 use serde_json::Value;
 
 use crate::chromium_uses_an_application::trust;
-use crate::http_curl::HTTP;
-use crate::http_node;
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE, cause, text};
+use crate::support::http_curl::HTTP;
+use crate::support::http_node;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE, cause, text};
 
 /// Posts all that it has lived through.
 const PAGE: &str = r#"<!doctype html><meta charset=utf-8><title>All of it</title><script>

@@ -5,9 +5,9 @@ use std::io::Write as _;
 
 use offramp_testkit::server::{Listen, Pattern, Server};
 
-use crate::http_app::{Seen, app, named, respond};
-use crate::http_curl::{HTTP, PLAIN, curl, get};
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
+use crate::support::http_app::{Seen, app, named, respond};
+use crate::support::http_curl::{HTTP, PLAIN, curl, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 /// An application called `app` on a Unix socket, and Offramp before it with and without TLS.
 fn served() -> (Server, Seen, Instance) {

@@ -1,30 +1,32 @@
-//! `docs/http.md` and the pages beside it: every configuration there starts, and every command there prints what it says.
+//! Pages of the book: every configuration there starts, and every command there prints what it says.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use offramp_testkit::process::{Process, Ready, Signal, Source, require};
 use offramp_testkit::server::{Listen, Server, Stream};
 
-use crate::http_app::{Request, app, respond};
-use crate::http_curl::{HTTP, curl, get};
 use crate::http_websockets_pass_over_both_versions::connect_to;
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask};
-use crate::offramp::offramp;
+use crate::support::http_app::{Request, app, respond};
+use crate::support::http_curl::{HTTP, curl, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask};
+use crate::support::offramp::offramp;
 
 /// A configuration, and the commands behind it with what they print.
 #[derive(Default)]
 struct Example {
+    /// Empty where the commands need no running Offramp.
     configuration: String,
     files: Vec<(String, String)>,
     commands: Vec<(String, String)>,
 }
 
 fn examples(page: &str) -> Vec<Example> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/{page}.md"));
     let page = fs::read_to_string(page).unwrap();
     let mut examples: Vec<Example> = Vec::new();
     for block in page.split("\n```").skip(1).step_by(2) {
@@ -38,9 +40,12 @@ fn examples(page: &str) -> Vec<Example> {
                     examples.last_mut().unwrap().files.push((name.to_owned(), format!("{text}\n")));
                 }
             }
-            // A file of JSON, which has no place for its name.
-            json if json.starts_with("json ") => {
-                let name = json.trim_start_matches("json ").to_owned();
+            // A file that is named beside its language.
+            file if file.starts_with("json ") || file.starts_with("toml ") => {
+                let name = file.split_once(' ').unwrap().1.to_owned();
+                if examples.is_empty() {
+                    examples.push(Example::default());
+                }
                 examples.last_mut().unwrap().files.push((name, format!("{text}\n")));
             }
             "toml" => examples.push(Example { configuration: format!("{text}\n"), ..Example::default() }),
@@ -69,15 +74,98 @@ fn tell(name: &str, request: &Request, stream: &mut Stream) -> io::Result<()> {
     respond(stream, 200, &["Server: app/1.0"], body.as_bytes())
 }
 
+/// The programs that run for an example.
+enum Stage {
+    /// A directory with its files.
+    Files(Home),
+    /// Applications, and Offramp before them.
+    Proxy(Vec<Server>, Instance),
+}
+
+impl Stage {
+    fn home(&self) -> &Home {
+        match self {
+            Self::Files(home) => home,
+            Self::Proxy(_, instance) => &instance.home,
+        }
+    }
+
+    /// The command as it is run here: directories and ports of the machine are those of the test.
+    fn here(&self, line: &str) -> String {
+        let line = in_home(line.strip_prefix("sudo ").unwrap_or(line));
+        let Self::Proxy(_, instance) = self else { return line };
+        let ca = instance.home.file("state/ca/ca.pem");
+        if line.contains(METRICS) {
+            let line = line.replace("curl ", "curl -q --silent --noproxy '*' ");
+            return line.replace(METRICS, &instance.metrics().to_string());
+        }
+        if !line.contains("curl ") {
+            return line;
+        }
+        let listener = if line.contains("http://") { "plain" } else { "default" };
+        let port = instance.address_of(listener).port();
+        let curl = format!(
+            "curl -q --silent --show-error --noproxy '*' --cacert {} --connect-to ::127.0.0.1:{port} ",
+            ca.display()
+        );
+        line.replacen("curl ", &curl, 1)
+    }
+
+    /// Runs a command, again while it may not have all to say yet.
+    fn run(&self, line: &str, expected: &str) {
+        let command = self.here(line);
+        // Requests and changes count: only what looks is asked again.
+        let acts = ["https://", "http://example.org", " apply "].iter().any(|word| line.contains(word));
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let output = ask(shell(self.home(), &command), b"", PATIENCE);
+            let said = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+            if is_like(&said, expected) {
+                return;
+            }
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            let is_late = acts || Instant::now() >= deadline;
+            assert!(!is_late, "{line}\n{said}{complaint}instead of\n{expected}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// The address of the metrics in the pages.
+const METRICS: &str = "127.0.0.1:9902";
+
+/// The text with the directories of the machine in the home of a test.
+fn in_home(text: &str) -> String {
+    ["/etc/offramp/", "/var/log/offramp/", "/var/lib/offramp/"]
+        .iter()
+        .fold(text.to_owned(), |text, folder| text.replace(folder, ""))
+}
+
+/// A shell in the home, with the binary under test as `offramp`; that says what it has to say in one stream.
+fn shell(home: &Home, command: &str) -> Command {
+    let binary = offramp(home.path(), &[]);
+    let folder = Path::new(binary.get_program()).parent().unwrap().to_owned();
+    let path = std::env::var_os("PATH").unwrap();
+    let path = std::env::join_paths(std::iter::once(folder).chain(std::env::split_paths(&path))).unwrap();
+    let mut shell = Command::new("sh");
+    let both = if command.starts_with("offramp ") { " 2>&1" } else { "" };
+    shell.arg("-c").arg(format!("{{ {command}\n}}{both}")).current_dir(home.path()).env("PATH", path);
+    shell.env("HOME", home.path()).env("NO_COLOR", "1").env("TZ", "UTC");
+    shell
+}
+
 /// Starts what the configuration names: applications on Unix sockets, and Offramp on free ports.
-fn start(Example { configuration, files, .. }: &Example) -> (Vec<Server>, Instance) {
+fn start(Example { configuration, files, .. }: &Example) -> Stage {
     let home = Home::new();
     for (name, text) in files {
         fs::write(home.file(name), text).unwrap();
     }
+    if configuration.is_empty() {
+        return Stage::Files(home);
+    }
     // An authority of others, and one of its servers, which does not answer.
     fs::copy(home.ca.certificate(), home.file("idp-ca.pem")).unwrap();
-    let text = configuration.replace("/etc/offramp/", "");
+    let text = in_home(configuration).replace("user = \"offramp\"\n", "").replace(METRICS, "127.0.0.1:0");
     let text = text.replace("jwks = \"https://idp.example.org/", "jwks = \"https://127.0.0.1:1/");
     let text = text.replace("unix:/run/", "unix:").replace("\"[::]:80\"", "\"127.0.0.1:0\"");
     // Where no address is written it is one with a port that tests must not take.
@@ -89,68 +177,88 @@ fn start(Example { configuration, files, .. }: &Example) -> (Vec<Server>, Instan
             tell(&name, request, stream)
         })
     });
-    (servers.collect(), home.run(&text))
+    Stage::Proxy(servers.collect(), home.run(&text))
 }
 
-/// Whether `said` is `expected`, where `…` stands for anything within a line; empty lines at the end are none.
+/// Returns `true` if `said` is `expected`, where `…` stands for anything within a line; empty lines at the end do not
+/// count.
 pub(crate) fn is_like(said: &str, expected: &str) -> bool {
     let (said, expected) = (said.trim_end(), expected.trim_end());
-    let like = |(said, expected): (&str, &str)| match expected.split_once('…') {
-        None => said == expected,
-        Some((front, back)) => {
-            said.len() >= front.len() + back.len() && said.starts_with(front) && said.ends_with(back)
+    let like = |(said, expected): (&str, &str)| {
+        let mut parts: Vec<&str> = expected.split('…').collect();
+        let last = parts.pop().unwrap_or_default();
+        if parts.is_empty() {
+            return said == last;
         }
+        let Some(mut rest) = said.strip_prefix(parts.remove(0)) else { return false };
+        for part in parts {
+            let Some(at) = rest.find(part) else { return false };
+            rest = &rest[at + part.len()..];
+        }
+        rest.ends_with(last)
     };
     said.lines().count() == expected.lines().count() && said.lines().zip(expected.lines()).all(like)
 }
 
 #[test]
 fn the_page_on_http_says_what_happens() {
-    let (configurations, commands) = run("http.md");
+    let pages =
+        ["how-to/http", "how-to/headers", "how-to/balancing", "how-to/grpc-and-websocket", "reference/http"];
+    let (configurations, commands) = run(&pages);
     assert!(configurations >= 6 && commands >= 13, "{configurations} configurations, {commands} commands");
 }
 
 #[test]
 fn the_page_on_access_says_what_happens() {
-    let (configurations, commands) = run("access.md");
-    assert!(configurations >= 1 && commands >= 1, "{configurations} configurations, {commands} commands");
+    let pages = ["access", "paths", "networks", "passwords", "tokens", "authentication-servers"];
+    let (configurations, commands) = run(&pages.map(|page| format!("how-to/{page}")));
+    assert!(configurations >= 6 && commands >= 10, "{configurations} configurations, {commands} commands");
 }
 
 #[test]
 fn the_page_on_compression_says_what_happens() {
-    let (configurations, commands) = run("compression.md");
+    let (configurations, commands) = run(&["how-to/compression"]);
     assert!(configurations >= 1 && commands >= 3, "{configurations} configurations, {commands} commands");
 }
 
 #[test]
 fn the_page_on_canaries_says_what_happens() {
-    let (configurations, commands) = run("canary.md");
+    let (configurations, commands) = run(&["how-to/canary"]);
     assert!(configurations >= 2 && commands >= 5, "{configurations} configurations, {commands} commands");
 }
 
-/// Runs the examples of a page, and gives how many configurations and commands there were.
-fn run(page: &str) -> (usize, usize) {
+#[test]
+fn the_pages_by_symptom_say_what_happens() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate");
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let pages: Vec<String> = names.map(|name| format!("operate/{}", name.trim_end_matches(".md"))).collect();
+    let (configurations, commands) = run(&pages);
+    assert!(configurations >= 8 && commands >= 30, "{configurations} configurations, {commands} commands");
+}
+
+#[test]
+fn the_pages_to_begin_with_say_what_happens() {
+    let (configurations, commands) = run(&["start/real-name", "start/first-errors", "hardening"]);
+    assert!(configurations >= 3 && commands >= 4, "{configurations} configurations, {commands} commands");
+}
+
+/// Runs the examples of pages, and gives how many configurations and commands there were.
+fn run<Page: AsRef<str>>(pages: &[Page]) -> (usize, usize) {
     let (mut configurations, mut commands) = (0, 0);
-    for example in examples(page) {
+    // What has no listener is a part of a configuration.
+    let is_whole =
+        |example: &Example| !example.commands.is_empty() || example.configuration.contains("[[listener]]");
+    for example in pages.iter().flat_map(|page| examples(page.as_ref())).filter(is_whole) {
         configurations += 1;
-        let (_apps, instance) = start(&example);
-        for (line, expected) in example.commands {
+        let stage = start(&example);
+        for (line, expected) in &example.commands {
             commands += 1;
-            let listener = if line.contains("http://") { "plain" } else { "default" };
-            let port = instance.address_of(listener).port();
-            let ca = instance.home.file("state/ca/ca.pem");
-            let curl = format!(
-                "curl -q --silent --show-error --noproxy '*' --cacert {} --connect-to ::127.0.0.1:{port} ",
-                ca.display()
-            );
-            let mut shell = Command::new("sh");
-            shell.arg("-c").arg(line.replacen("curl ", &curl, 1)).current_dir(instance.home.path());
-            let output = ask(shell, b"", PATIENCE);
-            let said = String::from_utf8_lossy(&output.stdout).replace('\r', "");
-            let complaint = String::from_utf8_lossy(&output.stderr);
-            assert!(is_like(&said, &expected), "{line}\n{said}{complaint}instead of\n{expected}");
+            stage.run(line, expected);
         }
-        instance.stop();
+        if let Stage::Proxy(apps, instance) = stage {
+            instance.stop();
+            drop(apps);
+        }
     }
     (configurations, commands)
 }
@@ -158,7 +266,7 @@ fn run(page: &str) -> (usize, usize) {
 /// Each entry of the list on the page is tried: what is supported by now has no place there.
 #[test]
 fn what_the_page_calls_unsupported_is_so() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/http.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/http.md");
     let page = fs::read_to_string(page).unwrap();
     let list = page.split_once("## What is not supported").unwrap().1;
     let entries: Vec<&str> = list.split("\n- ").skip(1).collect();
@@ -191,7 +299,7 @@ fn what_the_page_calls_unsupported_is_so() {
     ));
     assert_eq!(connect_to(&instance, "websocket", "/"), 501);
     let upgrade = ["--http1.1", "--header", "Connection: Upgrade", "--header", "Upgrade: websocket"];
-    assert_eq!(get(&instance, &upgrade, "https://localhost/").status(), 502, "a request like any other");
+    assert_eq!(get(&instance, &upgrade, "https://localhost/").status(), 501);
     for version in ["--http1.1", "--http2"] {
         let arguments = [version, "--request", "CONNECT", "--request-target", "example.org:443"];
         let answer = curl(&instance, &arguments, "https://localhost/");

@@ -7,10 +7,10 @@ use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Refusing, Server, faults};
 use serde_json::Value;
 
-use crate::crowd::{connect, trusting};
-use crate::http_app::named;
-use crate::http_curl::{Answer, HTTP, curl, get};
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
+use crate::support::crowd::{connect, trusting};
+use crate::support::http_app::named;
+use crate::support::http_curl::{Answer, HTTP, curl, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 /// Every fault that a server can have, at a path of its own.
 struct Street {

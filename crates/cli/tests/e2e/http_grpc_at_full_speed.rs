@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use offramp_testkit::process::{Process, Ready, require};
 
-use crate::http_curl::HTTP;
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask, cause};
-use crate::{npm, venv};
+use crate::support::http_curl::HTTP;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask, cause};
+use crate::support::{npm, venv};
 
 /// What the scripts below were written for.
 const GRPCIO: &str = "1.85.1";

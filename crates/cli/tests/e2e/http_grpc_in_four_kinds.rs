@@ -7,9 +7,9 @@ use std::time::Duration;
 use offramp_testkit::process::{Process, Ready};
 use serde_json::Value;
 
-use crate::http_curl::HTTP;
-use crate::instance::{CERTIFICATE, Home, LIFE, PATIENCE, ask, cause, text};
-use crate::venv;
+use crate::support::http_curl::HTTP;
+use crate::support::instance::{CERTIFICATE, Home, LIFE, PATIENCE, ask, cause, text};
+use crate::support::venv;
 
 /// What the scripts below were written for.
 const VERSION: &str = "1.85.1";
@@ -140,7 +140,7 @@ fn all_four_kinds(lines: &str, tls: bool) {
     let server = Process::start(server, LIFE).unwrap();
     server.wait_for(&Ready::Line("serving".to_owned()), PATIENCE).unwrap();
     let instance = home.run(&format!(
-        "[limits]\nmin_body_rate = \"0B\"\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"grpc\"\n\
+        "{CERTIFICATE}{HTTP}[[route]]\nbackend = \"grpc\"\n\
          [backend.grpc]\nservers = \"unix:grpc.sock\"\n{lines}"
     ));
     let mut client = Command::new(&python);

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use offramp_testkit::process::require;
 
-use crate::http_curl::HTTP;
-use crate::instance::{CERTIFICATE, Home, ask};
+use crate::support::http_curl::HTTP;
+use crate::support::instance::{CERTIFICATE, Home, ask};
 
 /// What the script below was written for.
 const VERSION: &str = "1.13.4";
@@ -93,7 +93,7 @@ fn package() -> PathBuf {
 fn a_rolling_restart_loses_no_call() {
     let package = package();
     let instance = Home::new().run(&format!(
-        "[limits]\nmin_body_rate = \"0B\"\n{CERTIFICATE}{HTTP}[[route]]\nbackend = \"grpc\"\n\
+        "{CERTIFICATE}{HTTP}[[route]]\nbackend = \"grpc\"\n\
          [backend.grpc]\nservers = [\"unix:one.sock\", \"unix:two.sock\"]\nprotocol = \"h2\"\n"
     ));
     fs::write(instance.home.file("roll.js"), ROLL).unwrap();

@@ -9,10 +9,10 @@ use std::time::Duration;
 use offramp_testkit::server::{Listen, Server, Stream};
 use rustls::ClientConfig;
 
-use crate::crowd::{connect, tcp, trusting};
-use crate::h2_client::kind::{DATA, HEADERS};
-use crate::h2_client::{END_HEADERS, END_STREAM, H2, WHOLE, data, headers, request};
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE};
+use crate::support::crowd::{connect, tcp, trusting};
+use crate::support::h2_client::kind::{DATA, HEADERS};
+use crate::support::h2_client::{END_HEADERS, END_STREAM, H2, WHOLE, data, headers, request};
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE};
 
 /// Two listeners, with TLS and without, before an application; and what that was asked for.
 struct Stage {

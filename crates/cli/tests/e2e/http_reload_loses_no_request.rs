@@ -13,12 +13,12 @@ use offramp_testkit::server::{Listen, Server};
 use rustls::ClientConfig;
 use serde_json::Value;
 
-use crate::crowd::{Crowd, connect, trusting};
-use crate::http_app::{app, respond};
-use crate::http_curl::HTTP;
-use crate::http_h2;
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, cause, text};
 use crate::reload_loses_no_request::reload_to;
+use crate::support::crowd::{Crowd, connect, trusting};
+use crate::support::http_app::{app, respond};
+use crate::support::http_curl::HTTP;
+use crate::support::http_h2;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, cause, text};
 
 /// Answers as a [`Crowd`] expects.
 fn hello(listen: &Listen) -> Server {
@@ -27,7 +27,8 @@ fn hello(listen: &Listen) -> Server {
 
 fn configuration(server: &str) -> String {
     format!(
-        "workers = 2\n[access_log]\noutput = \"./events\"\n{CERTIFICATE}{HTTP}[[route]]\nserver = \"{server}\"\n"
+        "workers = 2\n[access_log]\noutput = \"./events\"\n[limits]\nhandshake_timeout = \"1m\"\n\
+         {CERTIFICATE}{HTTP}[[route]]\nserver = \"{server}\"\n"
     )
 }
 

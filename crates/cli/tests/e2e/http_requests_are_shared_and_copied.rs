@@ -6,11 +6,11 @@ use std::sync::mpsc::{Receiver, channel};
 
 use offramp_testkit::server::{Listen, Server};
 
-use crate::figures::Page;
-use crate::http_app::{Seen, app, named, respond};
-use crate::http_curl::{HTTP, get};
-use crate::instance::{CERTIFICATE, Home, Instance, text};
-use crate::offramp::{output, stderr};
+use crate::support::figures::Page;
+use crate::support::http_app::{Seen, app, named, respond};
+use crate::support::http_curl::{HTTP, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, text};
+use crate::support::offramp::{output, stderr};
 
 const METRICS: &str = "workers = 1\n[metrics]\naddress = \"127.0.0.1:0\"\n";
 

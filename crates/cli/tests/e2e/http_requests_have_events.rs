@@ -5,9 +5,9 @@ use std::fs;
 use offramp_testkit::server::{Listen, Server};
 use serde_json::Value;
 
-use crate::http_app::named;
-use crate::http_curl::{HTTP, PLAIN, get};
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
+use crate::support::http_app::named;
+use crate::support::http_curl::{HTTP, PLAIN, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 fn served(settings: &str, route: &str) -> (Server, Instance) {
     let home = Home::new();

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use offramp_testkit::server::{Listen, Server, Stream};
 
-use crate::figures::Page;
-use crate::http_app::{Request, app, respond};
-use crate::http_curl::{HTTP, command, curl, get};
-use crate::instance::{CERTIFICATE, Home, Instance};
-use crate::nginx::nginx;
+use crate::support::figures::Page;
+use crate::support::http_app::{Request, app, respond};
+use crate::support::http_curl::{HTTP, command, curl, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance};
+use crate::support::nginx::nginx;
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 

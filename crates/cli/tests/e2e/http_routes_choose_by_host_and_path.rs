@@ -4,9 +4,9 @@
 use offramp_testkit::ca::{Key, Leaf};
 use offramp_testkit::server::{Listen, Server};
 
-use crate::http_app::{Seen, named};
-use crate::http_curl::{HTTP, PLAIN, curl, get};
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
+use crate::support::http_app::{Seen, named};
+use crate::support::http_curl::{HTTP, PLAIN, curl, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 /// What the tests below ask for; each route leads to the application of its name.
 const ROUTES: &str = r#"

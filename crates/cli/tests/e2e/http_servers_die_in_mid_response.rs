@@ -8,9 +8,9 @@ use std::sync::mpsc::channel;
 use offramp_testkit::process::{Process, Ready, require};
 use offramp_testkit::server::{Listen, Server, faults};
 
-use crate::crowd::{connect, tcp, trusting};
-use crate::http_curl::{HTTP, command, curl};
-use crate::instance::{CERTIFICATE, Home, LIFE, PATIENCE, cause, text};
+use crate::support::crowd::{connect, tcp, trusting};
+use crate::support::http_curl::{HTTP, command, curl};
+use crate::support::instance::{CERTIFICATE, Home, LIFE, PATIENCE, cause, text};
 
 #[test]
 fn a_response_that_is_cut_off_does_not_look_whole() {
@@ -91,7 +91,12 @@ fn a_server_that_breaks_rules_of_http2_gets_no_client_into_trouble() {
         ("ping", frames(&[SETTINGS, &ping]), 502, "too many control frames"),
         ("hpack", frames(&[SETTINGS, &[0, 0, 2, 1, 5, 0, 0, 0, 1, 0xff, 0x70]]), 502, "COMPRESSION_ERROR"),
         ("status", frames(&[SETTINGS, &[0, 0, 0, 1, 5, 0, 0, 0, 1]]), 502, "a malformed response"),
-        ("even", frames(&[SETTINGS, HEAD, DATA, &[0, 0, 1, 1, 5, 0, 0, 0, 2, 0x88]]), 200, "was not opened"),
+        (
+            "even",
+            frames(&[SETTINGS, HEAD, DATA, &[0, 0, 1, 1, 5, 0, 0, 0, 2, 0x88]]),
+            200,
+            "on an idle stream",
+        ),
     ];
     let (mut servers, mut configuration) = (Vec::new(), format!("{CERTIFICATE}{HTTP}"));
     for (name, said, ..) in rows {

@@ -6,10 +6,10 @@ use std::process::Command;
 use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Server};
 
-use crate::client_pki;
-use crate::http_app::{Seen, named};
-use crate::http_curl::{HTTP, PLAIN, get};
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask};
+use crate::support::client_pki;
+use crate::support::http_app::{Seen, named};
+use crate::support::http_curl::{HTTP, PLAIN, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask};
 
 /// What a client says of itself.
 const CLAIMS: [&str; 10] = [

@@ -5,12 +5,12 @@ use std::io::{Read as _, Write as _};
 
 use offramp_testkit::server::{Listen, Server};
 
-use crate::h2_client::kind::HEADERS;
-use crate::h2_client::{END_HEADERS, END_STREAM, H2, data, headers};
-use crate::http_app::{Seen, named};
-use crate::http_curl::{HTTP, PLAIN, get};
-use crate::instance::{CERTIFICATE, Home, Instance, text};
-use crate::pebble::logged;
+use crate::support::h2_client::kind::HEADERS;
+use crate::support::h2_client::{END_HEADERS, END_STREAM, H2, data, headers};
+use crate::support::http_app::{Seen, named};
+use crate::support::http_curl::{HTTP, PLAIN, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, text};
+use crate::support::pebble::logged;
 
 /// What a client claims of whom it speaks for.
 const CLAIMS: [&str; 12] = [
@@ -113,7 +113,7 @@ fn what_trusted_proxies_say_is_extended() {
 /// Names that many servers read as the real ones, and trailers, which some put beside the head.
 #[test]
 fn strangers_claim_nothing_by_other_names_or_later() {
-    let backend = crate::smuggling_backend::Backend::start();
+    let backend = crate::support::smuggling_backend::Backend::start();
     let (instance, config) = crate::h2_follows_rfc9113::http_instance(&backend, "workers = 1");
     let claims = [
         "x-forwarded-for",
@@ -135,7 +135,7 @@ fn strangers_claim_nothing_by_other_names_or_later() {
         "X-Original-Forwarded-For",
     ];
     let lines: String = claims.iter().map(|name| format!("{name}: 6.6.6.6\r\n")).collect();
-    let mut tls = crate::crowd::connect(&config, instance.address(), "localhost").unwrap();
+    let mut tls = crate::support::crowd::connect(&config, instance.address(), "localhost").unwrap();
     let announced = claims.join(", ");
     let request = format!(
         "POST / HTTP/1.1\r\nHost: localhost\r\n{lines}Trailer: {announced}, x-sum\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -148,7 +148,8 @@ fn strangers_claim_nothing_by_other_names_or_later() {
     let lower: Vec<_> = claims.iter().map(|name| (name.to_ascii_lowercase(), "6.6.6.6")).collect();
     let fields: Vec<_> = lower.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     let trailers = [&fields[..], &[("x-sum", "1")]].concat();
-    let head = crate::h2_client::request("POST", "/", &[&fields[..], &[("trailer", &announced)]].concat());
+    let head =
+        crate::support::h2_client::request("POST", "/", &[&fields[..], &[("trailer", &announced)]].concat());
     let mut h2 = H2::open(&config, instance.address(), &[]);
     h2.send(
         &[headers(1, END_HEADERS, &head), data(1, 0, b"ok"), headers(1, END_HEADERS | END_STREAM, &trailers)]
@@ -308,8 +309,8 @@ fn a_believed_proxy_header_names_the_client() {
 #[test]
 fn a_proxy_header_names_whom_trusted_proxies_name() {
     let (app, seen, instance) = served("trusted_proxies = [\"127.0.0.0/8\"]\n", "send_proxy = \"v1\"\n");
-    let config = crate::crowd::trusting(&instance.home.ca.certificate());
-    let mut tls = crate::crowd::connect(&config, instance.address(), "localhost").unwrap();
+    let config = crate::support::crowd::trusting(&instance.home.ca.certificate());
+    let mut tls = crate::support::crowd::connect(&config, instance.address(), "localhost").unwrap();
     let port = instance.address().port();
     let mut ask = |claim: &str| {
         let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{claim}\r\n");

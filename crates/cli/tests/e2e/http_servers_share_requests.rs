@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 
 use offramp_testkit::server::{Listen, Refusing, Server, faults};
 
-use crate::crowd::{Tls, connect, trusting};
-use crate::http_app::{Seen, app, named, respond};
-use crate::http_curl::{HTTP, curl, get};
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause, text};
 use crate::reload_loses_no_request::reload;
+use crate::support::crowd::{Tls, connect, trusting};
+use crate::support::http_app::{Seen, app, named, respond};
+use crate::support::http_curl::{HTTP, curl, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause, text};
 
 /// Applications `0.sock`, `1.sock`, `2.sock` that answer with their number, behind a backend with these
 /// words after each and these keys.

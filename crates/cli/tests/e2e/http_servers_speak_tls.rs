@@ -12,8 +12,8 @@ use offramp_testkit::process::{Process, Ready, Source, require, temp_dir};
 use offramp_testkit::server::{Listen, Server, apps};
 use rustls::{ServerConnection, StreamOwned};
 
-use crate::http_curl::{HTTP, get};
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE, LISTENER, PATIENCE, cause, text};
+use crate::support::http_curl::{HTTP, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE, LISTENER, PATIENCE, cause, text};
 
 /// A Node.js server that speaks what the environment says. It tells which HTTP it was asked in, and echoes bodies.
 const NODE: &str = r#"
@@ -161,8 +161,8 @@ fn another_protocol_runs_within_tls() {
     let home = Home::new();
     let (_app, server) = node(&home, "h1");
     let instance = instance(&home, &server, "auto", "");
-    let config = crate::crowd::trusting(&instance.home.ca.certificate());
-    let mut tls = crate::crowd::connect(&config, instance.address(), "a.example.org").unwrap();
+    let config = crate::support::crowd::trusting(&instance.home.ca.certificate());
+    let mut tls = crate::support::crowd::connect(&config, instance.address(), "a.example.org").unwrap();
     tls.write_all(
         b"GET / HTTP/1.1\r\nHost: a.example.org\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
     )
@@ -235,7 +235,7 @@ fn bad_certificates_are_refused_with_their_cause() {
         inner.push(server);
     }
     // With a pin the key alone counts.
-    let pin = crate::client_pki::pin(home.path(), "expired.pem");
+    let pin = crate::support::client_pki::pin(home.path(), "expired.pem");
     text_of.push_str(&backend("right", &inner[0], &format!("tls = {{ pin = \"sha256/{pin}\" }}\n")));
     let sound = serve(&home.server);
     let pair = [inner[0].address().to_string(), sound.address().to_string()];

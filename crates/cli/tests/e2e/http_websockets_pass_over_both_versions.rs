@@ -7,13 +7,13 @@ use bytes::Bytes;
 use h2::ext::Protocol;
 use offramp_testkit::server::{Listen, Server, websocket_accept};
 
-use crate::crowd::{connect, get, trusting};
-use crate::h2_client::kind::{DATA, HEADERS, SETTINGS};
-use crate::h2_client::{self, ACK, END_HEADERS, END_STREAM, H2, data, headers, request};
-use crate::http_app::{app, respond};
-use crate::http_curl::HTTP;
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
-use crate::{http_h2, http_node};
+use crate::support::crowd::{connect, get, trusting};
+use crate::support::h2_client::kind::{DATA, HEADERS, SETTINGS};
+use crate::support::h2_client::{self, ACK, END_HEADERS, END_STREAM, H2, data, headers, request};
+use crate::support::http_app::{app, respond};
+use crate::support::http_curl::HTTP;
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
+use crate::support::{http_h2, http_node};
 
 /// A masked frame (RFC 6455 §5.2) whose mask is nothing but zeros.
 fn frame(opcode: u8, data: &[u8]) -> Vec<u8> {
@@ -316,13 +316,33 @@ pub(crate) fn connect_to(instance: &Instance, protocol: &str, path: &str) -> u16
 #[test]
 fn connect_is_for_websocket_alone() {
     let home = Home::new();
-    let (_app, seen) = crate::http_app::named(&Listen::Unix(home.file("app.sock")), "app");
+    let (_app, seen) = crate::support::http_app::named(&Listen::Unix(home.file("app.sock")), "app");
     let instance = home.run(&format!("{CERTIFICATE}{HTTP}{ROUTE}"));
     for protocol in ["h2c", "connect-udp", "webtransport", "websocket, h2c", "websocket/13", "HTTP/2.0"] {
         assert_eq!(connect_for(&instance, protocol), 501, "{protocol}");
         assert!(seen.take().is_empty(), "{protocol} reached the application");
     }
     instance.stop();
+}
+
+/// RFC 8441 is not asked of servers: without the handshake they would take the request for a plain GET.
+#[test]
+fn a_websocket_to_a_server_of_http_2_alone_is_refused_over_both_versions() {
+    let home = Home::new();
+    let (app, seen) = crate::support::http_app::named(&Listen::Unix(home.file("app.sock")), "app");
+    let backend =
+        "[backend.app]\nservers = \"unix:app.sock\"\nprotocol = \"h2\"\n[[route]]\nbackend = \"app\"\n";
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{backend}"));
+    assert_eq!(connect_for(&instance, "websocket"), 501);
+    assert_eq!(upgrade(&instance, "Upgrade: websocket\r\n", "socket"), 501);
+    for path in ["the extended CONNECT", "the upgrade"] {
+        let event = instance.event(path, |event| event["status"] == 501);
+        let detail = text(&event, "detail");
+        assert!(detail.contains("`protocol = \"h2\"` is not supported"), "{event}");
+    }
+    assert!(seen.take().is_empty(), "a request has reached the application");
+    instance.stop();
+    drop(app);
 }
 
 /// A client of RFC 8441 takes 200 for an open WebSocket (§5): only the switch of the server is one.
@@ -428,7 +448,7 @@ fn a_switch_is_the_one_that_was_asked_for() {
 #[test]
 fn a_server_is_offered_the_protocols_that_its_route_passes() {
     let home = Home::new();
-    let (_app, seen) = crate::http_app::named(&Listen::Unix(home.file("app.sock")), "app");
+    let (_app, seen) = crate::support::http_app::named(&Listen::Unix(home.file("app.sock")), "app");
     let path = |path: &str, upgrade: &str| format!("{ROUTE}path = \"/{path}\"\n{upgrade}\n");
     let instance = home.run(&format!(
         "{CERTIFICATE}{HTTP}{}{}{}",

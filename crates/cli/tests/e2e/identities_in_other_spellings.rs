@@ -7,14 +7,14 @@ use std::io::{Read as _, Write as _};
 
 use offramp_testkit::server::{Listen, Server};
 
-use crate::crowd::{connect, trusting};
-use crate::h2_client::kind::HEADERS;
-use crate::h2_client::{END_HEADERS, END_STREAM, H2, data, headers};
-use crate::http_app::{Request, Seen, app, named, respond};
-use crate::http_curl::{HTTP, get};
-use crate::instance::{CERTIFICATE, Home, Instance};
 use crate::reload_loses_no_request::reload_to;
-use crate::smuggling_backend::Backend;
+use crate::support::crowd::{connect, trusting};
+use crate::support::h2_client::kind::HEADERS;
+use crate::support::h2_client::{END_HEADERS, END_STREAM, H2, data, headers};
+use crate::support::http_app::{Request, Seen, app, named, respond};
+use crate::support::http_curl::{HTTP, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance};
+use crate::support::smuggling_backend::Backend;
 
 const ANNA: &str = "anna:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
@@ -160,7 +160,7 @@ fn trailers_follow_the_rules_with_which_their_request_began() {
     tls.write_all(head.as_bytes()).unwrap();
     let announced = format!("{}, x-sum", names.join(", "));
     let mut h2 = H2::open(&config, instance.address(), &[]);
-    let fields = crate::h2_client::request("POST", "/", &[("trailer", &announced)]);
+    let fields = crate::support::h2_client::request("POST", "/", &[("trailer", &announced)]);
     h2.send(&[headers(1, END_HEADERS, &fields), data(1, 0, b"ok")].concat());
     instance.until("both have begun", || (backend.heads() == 2).then_some(()));
 

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use offramp_testkit::tls_client::{Client, Event, Options, Received, Seal, Suite};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::crowd::tcp;
-use crate::figures::{Page, cpu, resident};
-use crate::instance::Home;
+use crate::support::crowd::tcp;
+use crate::support::figures::{Page, cpu, resident};
+use crate::support::instance::Home;
 
 const CONNECTIONS: usize = 5000;
 /// The figure to reach is 8 KiB, in a build that is optimized.

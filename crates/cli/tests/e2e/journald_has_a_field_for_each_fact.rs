@@ -10,8 +10,8 @@ use std::time::Duration;
 use offramp_testkit::process::require;
 use serde_json::Value;
 
-use crate::instance::{CERTIFICATE, Home, ask};
-use crate::skipped::{is_root_or_skipped, skipped};
+use crate::support::instance::{CERTIFICATE, Home, ask};
+use crate::support::skipped::{is_root_or_skipped, skipped};
 
 /// Starts journald and Offramp, makes two requests, and prints what journalctl finds of one host.
 const SCRIPT: &str = "

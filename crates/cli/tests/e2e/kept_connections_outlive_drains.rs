@@ -13,11 +13,11 @@ use offramp_testkit::process::{Signal, free_port};
 use offramp_testkit::server::{Listen, Server};
 use rustls::ClientConfig;
 
-use crate::crowd::{connect, tcp, trusting};
-use crate::http_app::{app, respond};
-use crate::instance::{CERTIFICATE, Home, PATIENCE};
 use crate::reload_loses_no_request::reload_to;
-use crate::upgrade::Upgraded;
+use crate::support::crowd::{connect, tcp, trusting};
+use crate::support::http_app::{app, respond};
+use crate::support::instance::{CERTIFICATE, Home, PATIENCE};
+use crate::support::upgrade::Upgraded;
 use crate::upgrades_lose_nothing::Load;
 
 trait Stream: Read + Write + Send {}
@@ -140,7 +140,8 @@ impl World {
 /// Two listeners, with TLS and without, of these names.
 fn text(name: &str, [tls, plain]: [u16; 2], server: &str) -> String {
     format!(
-        "workers = 2\n[access_log]\noutput = \"./events\"\n[limits]\ndrain_timeout = \"1m\"\n{CERTIFICATE}\
+        "workers = 2\n[access_log]\noutput = \"./events\"\n[limits]\nhandshake_timeout = \"1m\"\n\
+         drain_timeout = \"1m\"\n{CERTIFICATE}\
          [[listener]]\nname = \"{name}\"\nmode = \"http\"\naddress = \"127.0.0.1:{tls}\"\n\
          [[listener]]\nname = \"{name}-plain\"\nmode = \"http\"\ntls = false\naddress = \"127.0.0.1:{plain}\"\n\
          [[route]]\nserver = \"{server}\"\n"

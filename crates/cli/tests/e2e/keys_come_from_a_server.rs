@@ -11,13 +11,13 @@ use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Server};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::figures::Page;
-use crate::http_app::named;
-use crate::http_curl::{HTTP, get};
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause};
 use crate::reload_loses_no_request::{reload, reload_to};
-use crate::signed_tokens::{ED_KEY, EDDSA, ES256, KEYS, RS256};
-use crate::upgrade::Upgraded;
+use crate::support::figures::Page;
+use crate::support::http_app::named;
+use crate::support::http_curl::{HTTP, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause};
+use crate::support::signed_tokens::{ED_KEY, EDDSA, ES256, KEYS, RS256};
+use crate::support::upgrade::Upgraded;
 
 const METRICS: &str = "[metrics]\naddress = \"127.0.0.1:0\"\n";
 /// RSA with 1096 bits, a key of P-384, and one that is not on its curve.

@@ -13,9 +13,9 @@ use offramp_testkit::tls_client::{Client, Options, Suite, wire};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
-use crate::crowd::{close, connect, echo, secure, tcp, trusting};
-use crate::figures::Page;
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, cause};
+use crate::support::crowd::{close, connect, echo, secure, tcp, trusting};
+use crate::support::figures::Page;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, cause};
 
 const METRICS: &str = "[metrics]\naddress = \"127.0.0.1:0\"\n";
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use offramp_testkit::process::{Process, Ready, Signal, require};
 use offramp_testkit::server::{Listen, Pattern, Server, apps};
 
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask};
-use crate::namespace::Namespace;
-use crate::offramp::offramp;
-use crate::skipped::is_root_or_skipped;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE, PATIENCE, ask};
+use crate::support::namespace::Namespace;
+use crate::support::offramp::offramp;
+use crate::support::skipped::is_root_or_skipped;
 
 /// What each client sends, and gets back.
 const LENGTH: usize = 192 << 10;

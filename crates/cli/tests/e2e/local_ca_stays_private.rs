@@ -6,10 +6,10 @@ use std::path::Path;
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{close, connect, echo, trusting};
-use crate::instance::{Home, LISTENER};
-use crate::offramp::{output, stderr, stdout};
 use crate::reload_loses_no_request::reload;
+use crate::support::crowd::{close, connect, echo, trusting};
+use crate::support::instance::{Home, LISTENER};
+use crate::support::offramp::{output, stderr, stdout};
 
 /// Every file below `directory`, with its mode.
 fn modes(directory: &Path) -> Vec<(String, u32)> {

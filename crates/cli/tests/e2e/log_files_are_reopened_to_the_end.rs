@@ -5,9 +5,9 @@ use std::fs;
 use offramp_testkit::process::Signal;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{connect, echo, trusting};
-use crate::instance::{Home, Instance, PATIENCE};
-use crate::offramp::{output, stderr};
+use crate::support::crowd::{connect, echo, trusting};
+use crate::support::instance::{Home, Instance, PATIENCE};
+use crate::support::offramp::{output, stderr};
 
 fn draining(instance: &Instance) -> String {
     instance.until("the drain begins", || {

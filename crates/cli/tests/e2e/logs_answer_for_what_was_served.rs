@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use offramp_testkit::process::{Signal, require};
 
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask};
-use crate::logs_desk::{answer, assert_counts, refusal, rows, until};
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask};
+use crate::support::logs_desk::{answer, assert_counts, refusal, rows, until};
 
 /// Two hosts that answer by themselves over HTTPS, and what is said of requests.
 pub(crate) fn config(settings: &str) -> String {
@@ -97,9 +97,9 @@ fn what_is_anonymous_in_events_is_so_in_the_store() {
 fn a_store_that_cannot_be_is_found_before_it_matters() {
     let home = Home::new();
     home.configure(&config("[log_store]\nurl = \"sqlite:/no/such/folder/access.db\"\n"));
-    let output = crate::offramp::output(home.path(), &["check"]);
+    let output = crate::support::offramp::output(home.path(), &["check"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = crate::offramp::stderr(&output);
+    let said = crate::support::offramp::stderr(&output);
     assert!(said.contains("/no/such/folder") && said.contains("create it first"), "{said}");
     let said = refusal(home.path(), &["top", "pages"], 1);
     assert!(said.contains("there is no file /no/such/folder/access.db"), "{said}");

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use offramp_testkit::process::{require, temp_dir};
 
-use crate::instance::ask;
-use crate::logs_desk::{answer, output, refusal, rows};
-use crate::offramp::stderr;
+use crate::support::instance::ask;
+use crate::support::logs_desk::{answer, output, refusal, rows};
+use crate::support::offramp::stderr;
 
 const STORE: [&str; 2] = ["--store", "sqlite:access.db"];
 

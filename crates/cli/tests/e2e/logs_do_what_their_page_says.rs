@@ -1,4 +1,4 @@
-//! The examples of docs/logs.md are run as they stand there.
+//! The examples of docs/how-to/logs.md are run as they stand there.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use offramp_testkit::process::temp_dir;
 
-use crate::offramp::{offramp, stderr, stdout};
+use crate::support::offramp::{offramp, stderr, stdout};
 
 /// A command of the page, and what it prints there.
 struct Example {
@@ -32,7 +32,7 @@ fn examples(page: &str) -> Vec<Example> {
 
 #[test]
 fn every_example_prints_what_stands_below_it() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/logs.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/logs.md");
     let examples = examples(&fs::read_to_string(page).unwrap());
     assert!(examples.len() > 8);
     let home = temp_dir();

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use offramp_testkit::process::{Process, Ready, Signal, free_port, require, temp_dir};
 
-use crate::instance::{LIFE, PATIENCE};
-use crate::logs_desk::{answer, assert_counts, command, rows, until};
+use crate::support::instance::{LIFE, PATIENCE};
+use crate::support::logs_desk::{answer, assert_counts, command, rows, until};
 
 /// A format of somebody's own: with the time in it and its fields in another order.
 const OWN: &str = "$time_iso8601|$host|$remote_addr|$request|$status|$body_bytes_sent|$request_time|$http_user_agent|$http_referer";

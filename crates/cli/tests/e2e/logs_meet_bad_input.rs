@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use offramp_testkit::process::{Process, Ready, Signal, require, temp_dir};
 
-use crate::instance::{LIFE, PATIENCE, ask};
-use crate::logs_desk::{answer, command, hold, output, refusal, release, rows, until};
-use crate::offramp::stderr;
-use crate::skipped::is_root_or_skipped;
+use crate::support::instance::{LIFE, PATIENCE, ask};
+use crate::support::logs_desk::{answer, command, hold, output, refusal, release, rows, until};
+use crate::support::offramp::stderr;
+use crate::support::skipped::is_root_or_skipped;
 
 const STORE: [&str; 2] = ["--store", "sqlite:access.db"];
 

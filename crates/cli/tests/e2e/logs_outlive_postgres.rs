@@ -5,9 +5,9 @@ use std::io::Write as _;
 use offramp_testkit::postgres::Server;
 use offramp_testkit::process::{Process, Signal};
 
-use crate::instance::{Home, LIFE, PATIENCE};
 use crate::logs_answer_for_what_was_served::{config, fetch};
-use crate::logs_desk::{assert_counts, command, refusal, rows, until};
+use crate::support::instance::{Home, LIFE, PATIENCE};
+use crate::support::logs_desk::{assert_counts, command, refusal, rows, until};
 
 #[test]
 fn requests_wait_while_postgres_is_away() {
@@ -49,7 +49,7 @@ fn requests_wait_while_postgres_is_away() {
     for sql in
         ["DELETE FROM fact", "COPY fact TO PROGRAM 'cat'", "SELECT pg_terminate_backend(pg_backend_pid())"]
     {
-        let output = crate::logs_desk::output(&home, &["query", sql]);
+        let output = crate::support::logs_desk::output(&home, &["query", sql]);
         assert!(!output.status.success(), "{sql}");
     }
     instance.process.signal(Signal::TERM).unwrap();

@@ -8,9 +8,9 @@ use std::process::Command;
 
 use offramp_testkit::process::{Process, Signal, require, temp_dir};
 
-use crate::instance::{LIFE, PATIENCE};
-use crate::logs_desk::{answer, command, output, rows, until};
-use crate::offramp::stderr;
+use crate::support::instance::{LIFE, PATIENCE};
+use crate::support::logs_desk::{answer, command, output, rows, until};
+use crate::support::offramp::stderr;
 
 const STORE: [&str; 2] = ["--store", "sqlite:access.db"];
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use offramp_testkit::process::{Process, Ready, Signal, Source, temp_dir};
 
-use crate::instance::{LIFE, PATIENCE};
-use crate::logs_desk::{answer, command};
+use crate::support::instance::{LIFE, PATIENCE};
+use crate::support::logs_desk::{answer, command};
 
 /// Writes a request of now with this path and status to the store.
 fn add(home: &Path, path: &str, status: u16) {

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use offramp_testkit::process::{require, temp_dir};
 
 /// The files of an installation, below its prefix.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "bin/.debug/offramp.debug",
     "bin/offramp",
     "lib/systemd/system/offramp.service",
@@ -16,6 +16,7 @@ const FILES: [&str; 9] = [
     "share/bash-completion/completions/offramp",
     "share/fish/vendor_completions.d/offramp.fish",
     "share/man/man1/offramp.1",
+    "share/man/man5/offramp.toml.5",
     "share/offramp/from-253.conf",
     "share/zsh/site-functions/_offramp",
 ];
@@ -29,7 +30,7 @@ fn place(arguments: &[&str], root: &Path) -> Output {
 }
 
 /// All files below a folder, as paths that begin there.
-fn files(folder: &Path) -> Vec<String> {
+pub(crate) fn files(folder: &Path) -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
             if entry.file_type().unwrap().is_dir() {
@@ -59,6 +60,11 @@ fn everything_is_installed_and_removed() {
         let commands = ["ExecStart=", "ExecReload="].map(|key| format!("\n{key}{prefix}/bin/offramp "));
         assert!(commands.iter().all(|command| unit.contains(command)), "{unit}");
         assert_eq!(unit.matches("/bin/offramp ").count(), 2, "{unit}");
+        // A minimal Debian has a shell, and no /bin/kill.
+        let commands = unit.lines().filter_map(|line| line.strip_prefix("Exec")?.split_once('='));
+        let programs = commands.filter_map(|(_, command)| command.split(' ').next());
+        let own = format!("{prefix}/bin/offramp");
+        assert!(programs.clone().all(|program| program == own || program == "/bin/sh"), "{unit}");
         assert!(
             text("share/man/man1/offramp.1").starts_with(".ie")
                 || text("share/man/man1/offramp.1").contains(".TH")
@@ -104,6 +110,23 @@ fn systemd_accepts_the_units() {
     let said = verify();
     // A directive that this systemd does not know is only a warning.
     assert!(said.status.success() && said.stderr.is_empty(), "{}", String::from_utf8_lossy(&said.stderr));
+    // The addition for --resume, as it is documented: the command of the unit, with another path of the program.
+    let page =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/how-to/resume.md")).unwrap();
+    let addition = page.split("```ini\n").skip(1).find(|block| block.contains("--resume")).unwrap();
+    let addition = addition.split("```").next().unwrap();
+    let unit = fs::read_to_string(root.path().join("usr/local/lib/systemd/system/offramp.service")).unwrap();
+    let command = |text: &str| text.lines().rfind(|line| line.starts_with("ExecStart=")).unwrap().to_owned();
+    let own = command(&unit).replace(" run ", " run --resume ");
+    assert_eq!(command(addition).replace("/usr/bin", "/usr/local/bin"), own);
+    let folder = root.path().join("etc/systemd/system/offramp.service.d");
+    fs::create_dir_all(&folder).unwrap();
+    for (program, is_there) in [("/usr/local/elsewhere/offramp", false), ("/usr/local/bin/offramp", true)] {
+        fs::write(folder.join("override.conf"), addition.replace("/usr/bin/offramp", program)).unwrap();
+        let said = verify();
+        let error = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(said.status.success() && said.stderr.is_empty(), is_there, "{error}");
+    }
     fs::remove_file(root.path().join("usr/local/bin/offramp")).unwrap();
     assert!(!verify().status.success(), "the unit names another program");
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{connect, trusting};
-use crate::instance::{Home, Instance};
-use crate::pebble::{Pebble, Terms};
+use crate::support::crowd::{connect, trusting};
+use crate::support::instance::{Home, Instance};
+use crate::support::pebble::{Pebble, Terms};
 
 const NAMES: usize = 40;
 

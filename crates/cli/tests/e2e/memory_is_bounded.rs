@@ -11,10 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{connect, get, tcp, trusting, until};
-use crate::figures::{Page, peak_resident, resident};
-use crate::http_curl::PLAIN;
-use crate::instance::Home;
+use crate::support::crowd::{connect, get, tcp, trusting, until};
+use crate::support::figures::{Page, peak_resident, resident};
+use crate::support::http_curl::PLAIN;
+use crate::support::instance::Home;
 
 /// Less than any process holds, and more than any.
 const LITTLE: &str = "process_memory = \"8MiB\"\n";

@@ -4,9 +4,9 @@ use offramp_observe::names;
 use offramp_testkit::process::Signal;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{close, connect, echo, trusting};
-use crate::figures::{Page, ask};
-use crate::instance::{Home, Instance};
+use crate::support::crowd::{close, connect, echo, trusting};
+use crate::support::figures::{Page, ask};
+use crate::support::instance::{Home, Instance};
 
 fn instance(app: &Server) -> Instance {
     let settings = "[metrics]\naddress = \"127.0.0.1:0\"\n[log_store]\nurl = \"sqlite:access.db\"\n";
@@ -65,7 +65,7 @@ fn every_metric_is_there_and_described() {
 fn what_operators_look_for_first_is_there() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let text = format!(
-        "[limits]\nhandshakes_per_client = \"120/m\"\n[metrics]\naddress = \"127.0.0.1:0\"\n{}",
+        "[limits]\nconnections = 400\nhandshakes_per_client = \"120/m\"\n[metrics]\naddress = \"127.0.0.1:0\"\n{}",
         Home::one_route(app.address())
     );
     let instance = Home::new().run(&text);
@@ -80,7 +80,7 @@ fn what_operators_look_for_first_is_there() {
     let loaded = "offramp_config_last_load_success_timestamp_seconds";
     let first = page.get(loaded);
     assert!(first <= began && first > began - 300.0, "{first}");
-    for (limit, figure) in [("connections", 100_000.0), ("connections_per_client", 1000.0)] {
+    for (limit, figure) in [("connections", 400.0), ("connections_per_client", 1000.0)] {
         assert_eq!(page.get(&format!("offramp_limit{{limit=\"{limit}\"}}")), figure);
         assert_eq!(page.0[&format!("offramp_limit_used{{limit=\"{limit}\"}}")], 0.0);
     }

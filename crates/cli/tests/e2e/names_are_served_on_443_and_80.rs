@@ -9,9 +9,9 @@ use std::process::Command;
 use offramp_testkit::process::{Process, Ready, Source, require};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::{Home, LIFE, PATIENCE, ask};
-use crate::offramp::{offramp, output, stderr, stdout};
-use crate::pebble::{Pebble, Terms};
+use crate::support::instance::{Home, LIFE, PATIENCE, ask};
+use crate::support::offramp::{offramp, output, stderr, stdout};
+use crate::support::pebble::{Pebble, Terms};
 use crate::the_first_minutes_are_plain::stopped;
 
 /// Says that this process is the one in the namespace.
@@ -75,7 +75,7 @@ fn one_command_serves_a_public_name() {
     let process = offramp(home.path(), &[&["to", &target][..], &asks, &rest].concat());
     let process = Process::start(process, LIFE).unwrap();
     process.wait_for(&Ready::Line("a certificate was obtained".to_owned()), PATIENCE).unwrap();
-    let found = crate::crowd::until("clients get it", || {
+    let found = crate::support::crowd::until("clients get it", || {
         Some(issuer(&home, "a.test")).filter(|issuer| issuer.contains("Pebble"))
     });
     assert!(!found.is_empty() && TcpStream::connect("[::1]:443").is_ok(), "{}", process.transcript());

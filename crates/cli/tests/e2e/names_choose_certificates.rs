@@ -4,8 +4,8 @@
 use offramp_testkit::ca::{Key, Leaf};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
-use crate::openssl::{echo, refused};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
+use crate::support::openssl::{echo, refused};
 
 /// An Offramp with a certificate for `localhost` and one for `other.test`; the application is an echo.
 fn instance(app: &Server, default: &str) -> Instance {

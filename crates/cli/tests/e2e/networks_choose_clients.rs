@@ -10,12 +10,12 @@ use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Server, apps};
 use socket2::{Domain, Socket, Type};
 
-use crate::figures::Page;
-use crate::http_app::named;
-use crate::http_curl::{HTTP, PLAIN, curl, get};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, cause, text};
-use crate::offramp::{output, stderr};
 use crate::reload_loses_no_request::reload;
+use crate::support::figures::Page;
+use crate::support::http_app::named;
+use crate::support::http_curl::{HTTP, PLAIN, curl, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, cause, text};
+use crate::support::offramp::{output, stderr};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 const METRICS: &str = "[metrics]\naddress = \"127.0.0.1:0\"\n";

@@ -8,10 +8,10 @@ use std::time::Duration;
 use offramp_testkit::ca::{Ca, Key, Leaf};
 use offramp_testkit::process::{Process, Signal, Source, require, temp_dir};
 
-use crate::crowd::tcp;
-use crate::http_curl::{HTTP, get};
-use crate::instance::{CERTIFICATE, Home, Instance, ask, cause};
-use crate::nginx::nginx;
+use crate::support::crowd::tcp;
+use crate::support::http_curl::{HTTP, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, ask, cause};
+use crate::support::nginx::nginx;
 
 /// Says of a request which HTTP it came in, what was agreed on and asked for, whether the session was resumed (`r`),
 /// and by which connection it came.

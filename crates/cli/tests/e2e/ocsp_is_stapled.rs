@@ -3,9 +3,9 @@
 use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::client_pki;
-use crate::instance::{Home, Instance, LISTENER};
-use crate::openssl::echo;
+use crate::support::client_pki;
+use crate::support::instance::{Home, Instance, LISTENER};
+use crate::support::openssl::echo;
 
 fn is_stapled(instance: &Instance) -> bool {
     let said = echo(instance, &["-status"]);

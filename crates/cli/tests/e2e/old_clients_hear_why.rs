@@ -3,8 +3,8 @@
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::{CERTIFICATE, Home, LISTENER, cause, text};
-use crate::openssl::refused;
+use crate::support::instance::{CERTIFICATE, Home, LISTENER, cause, text};
+use crate::support::openssl::refused;
 
 #[test]
 fn an_old_client_is_told_what_is_old() {

@@ -5,9 +5,9 @@ use std::fs;
 
 use offramp_testkit::server::{Listen, Server};
 
-use crate::http_app::{Seen, app, named, respond};
-use crate::http_curl::{HTTP, get};
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
+use crate::support::http_app::{Seen, app, named, respond};
+use crate::support::http_curl::{HTTP, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
 
 const ANNA: &str = "anna:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];

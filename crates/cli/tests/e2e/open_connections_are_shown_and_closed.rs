@@ -9,8 +9,8 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask};
-use crate::offramp::{output, stderr, stdout};
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE, ask};
+use crate::support::offramp::{output, stderr, stdout};
 
 /// An application that answers everything with what it has got, as long as the client stays.
 fn echo() -> SocketAddr {

@@ -9,15 +9,15 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use serde_json::Value;
 
-use crate::crowd::{close, connect, echo, get, tcp, trusting};
-use crate::h2_client::kind::{DATA, GOAWAY, HEADERS};
-use crate::h2_client::{END_HEADERS, H2, data, headers, request};
-use crate::http_curl::{HTTP, PLAIN};
 use crate::http_websockets_pass_over_both_versions::{head, shouting_back};
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
-use crate::offramp::{stderr, stdout};
 use crate::open_connections_are_shown_and_closed::{conns, ctl};
-use crate::upgrade::{Upgraded, install, run_at};
+use crate::support::crowd::{close, connect, echo, get, tcp, trusting};
+use crate::support::h2_client::kind::{DATA, GOAWAY, HEADERS};
+use crate::support::h2_client::{END_HEADERS, H2, data, headers, request};
+use crate::support::http_curl::{HTTP, PLAIN};
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
+use crate::support::offramp::{stderr, stdout};
+use crate::support::upgrade::{Upgraded, install, run_at};
 use crate::upgrades_fail_without_harm::script;
 
 /// Waits until these are exactly as many, and `fit`.

@@ -2,8 +2,8 @@
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER};
-use crate::openssl::echo;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER};
+use crate::support::openssl::echo;
 
 /// A first connection that keeps the session, and three that come back with it. Gives what they said.
 fn come_back(instance: &Instance, version: &str) -> Vec<String> {

@@ -3,8 +3,8 @@
 use offramp_testkit::ca::{Key, Leaf};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::{CERTIFICATE, Home, LISTENER, cause, text};
-use crate::openssl::echo;
+use crate::support::instance::{CERTIFICATE, Home, LISTENER, cause, text};
+use crate::support::openssl::echo;
 
 /// OpenSSL's name of each suite, its IANA name in the event, and the kind of key that it needs.
 const TLS12: [(&str, &str, &str); 6] = [
@@ -79,7 +79,7 @@ fn openssl_speaks_every_suite() {
 #[test]
 fn openssl_agrees_on_each_group() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
-    let instance = crate::instance::Instance::before(app.address());
+    let instance = crate::support::instance::Instance::before(app.address());
     for (version, asked, group) in [
         // In TLS 1.2 the list also says which curves a certificate may be on (RFC 8422 §5.1).
         ("-tls1_2", "X25519:P-256", "x25519"),

@@ -3,8 +3,8 @@
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::{Instance, cause};
-use crate::openssl::connect;
+use crate::support::instance::{Instance, cause};
+use crate::support::openssl::connect;
 
 #[test]
 fn openssl_updates_keys() {

@@ -1,14 +1,13 @@
 //! Orders that have names in common, and what an order that was killed has left behind.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
-use offramp_testkit::process::{Signal, Source, require};
+use offramp_testkit::process::{Signal, Source, require, write_program};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::{CERTIFICATE, Home, LIFE, LISTENER};
-use crate::openssl::echo;
-use crate::pebble::{Pebble, Terms, logged};
+use crate::support::instance::{CERTIFICATE, Home, LIFE, LISTENER};
+use crate::support::openssl::echo;
+use crate::support::pebble::{Pebble, Terms, logged};
 
 #[test]
 fn two_kinds_of_key_for_one_name_are_proved_one_after_the_other() {
@@ -47,8 +46,7 @@ fn hook(home: &Home, management: u16) {
         home.file("calls").display(),
         curl = curl.display()
     );
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&path, &text);
 }
 
 #[test]

@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use offramp_testkit::process::require;
 use offramp_testkit::server::Listen;
 
-use crate::http_app::{Seen, named};
-use crate::http_curl::{HTTP, curl, get};
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
-use crate::offramp::{offramp, output, stderr, stdout};
 use crate::reload_loses_no_request::reload;
+use crate::support::http_app::{Seen, named};
+use crate::support::http_curl::{HTTP, curl, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
+use crate::support::offramp::{offramp, output, stderr, stdout};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 /// Of `U*U` and `U*U*`, from the test vectors of bcrypt's author; cheap, and public.
@@ -190,7 +190,7 @@ fn checks_run_in_the_order_that_is_drawn() {
             ask(&instance, &[&["--user", "anna:U*U"]]),
         ]);
     }
-    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/access.md");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/access.md");
     let page = fs::read_to_string(page).unwrap();
     let drawing = page.split("```").nth(1).unwrap();
     let is_step = |line: &&str| line.trim_start().starts_with(|first: char| first.is_ascii_digit());

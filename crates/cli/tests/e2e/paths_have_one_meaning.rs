@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use offramp_testkit::server::{Listen, Server};
 
-use crate::http_app::{Seen, app, named, respond};
-use crate::http_curl::{HTTP, command, get};
-use crate::instance::{CERTIFICATE, Home, Instance, ask, cause, text};
-use crate::signed_tokens::KEYS;
+use crate::support::http_app::{Seen, app, named, respond};
+use crate::support::http_curl::{HTTP, command, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, ask, cause, text};
+use crate::support::signed_tokens::KEYS;
 
 const ANNA: &str = "anna:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
@@ -167,6 +167,20 @@ impl Stage {
         );
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
+
+    /// The application gets each path as this target, or the path is refused with 400.
+    #[track_caller]
+    fn meets(&self, rows: &[(&str, Option<&str>)]) {
+        for version in VERSIONS {
+            for (path, target) in rows {
+                let url = format!("https://localhost{path}");
+                let answer = get(&self.instance, &[version, "--path-as-is"], &url);
+                assert_eq!(answer.status(), if target.is_some() { 200 } else { 400 }, "{path}: {answer:?}");
+                let seen: Vec<String> = self.seen.take().into_iter().map(|request| request.target).collect();
+                assert_eq!(seen, Vec::from_iter(target.map(str::to_owned)), "{version} {path}");
+            }
+        }
+    }
 }
 
 const OPEN: &str = "[[route]]\nserver = \"unix:app.sock\"\n";
@@ -207,21 +221,14 @@ fn a_rule_holds_beside_and_behind_stripped_paths() {
     for before in ["/in", "/%69n", "//in", "/x/../in"] {
         stage.holds(before, &[]);
     }
-    for (path, target) in [
-        ("/in", "/"),
-        ("/in/", "/"),
-        ("/in?q=%61", "/?q=%61"),
-        ("/in/a%20b//c?q", "/a%20b//c?q"),
-        ("/in//x", "/x"),
-        ("/in/a;b=c", "/a;b=c"),
-    ] {
-        for version in VERSIONS {
-            let answer =
-                get(&stage.instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
-            assert_eq!(answer.status(), 200, "{path}: {answer:?}");
-            assert_eq!(stage.seen.one().target, target, "{path}");
-        }
-    }
+    stage.meets(&[
+        ("/in", Some("/")),
+        ("/in/", Some("/")),
+        ("/in?q=%61", Some("/?q=%61")),
+        ("/in/a%20b//c?q", Some("/a%20b//c?q")),
+        ("/in//x", Some("/x")),
+        ("/in/a;b=c", Some("/a;b=c")),
+    ]);
     stage.instance.stop();
 }
 
@@ -300,30 +307,22 @@ fn keys_send_the_normal_form_or_let_escaped_slashes_pass() {
                 [[route]]\npath = \"/strip\"\nserver = \"unix:app.sock\"\nnormalize_path = true\nstrip_path = true\n\
                 [[route]]\npath = \"/npm\"\nserver = \"unix:app.sock\"\nencoded_slashes = \"pass\"\n";
     let stage = stage(proxied, &format!("{OPEN}{keys}"));
-    for version in VERSIONS {
-        for (path, target) in [
-            ("/normal//a/./%62?q=//", Some("/normal/a/b?q=//")),
-            ("/%6eormal/x/../y", Some("/normal/y")),
-            ("//normal", Some("/normal")),
-            ("/normal/../closed", None),
-            ("/normal/a%2fb", None),
-            ("/x/../strip//%61", Some("/a")),
-            ("/npm/@a%2fb", Some("/npm/@a%2fb")),
-            ("/npm/@a%2Fb%252f", Some("/npm/@a%2Fb%252f")),
-            ("/npm/100%/x", Some("/npm/100%/x")),
-            ("/npm/..%2fclosed", None),
-            ("/npm/%2e%2e%2fclosed", None),
-            ("/npm/..%252fclosed", None),
-            ("/npm%2f..%2fclosed", None),
-            ("/x%2fnpm", None),
-        ] {
-            let answer =
-                get(&stage.instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
-            assert_eq!(answer.status(), if target.is_some() { 200 } else { 400 }, "{path}: {answer:?}");
-            let seen: Vec<String> = stage.seen.take().into_iter().map(|request| request.target).collect();
-            assert_eq!(seen, Vec::from_iter(target.map(str::to_owned)), "{path}");
-        }
-    }
+    stage.meets(&[
+        ("/normal//a/./%62?q=//", Some("/normal/a/b?q=//")),
+        ("/%6eormal/x/../y", Some("/normal/y")),
+        ("//normal", Some("/normal")),
+        ("/normal/../closed", None),
+        ("/normal/a%2fb", None),
+        ("/x/../strip//%61", Some("/a")),
+        ("/npm/@a%2fb", Some("/npm/@a%2fb")),
+        ("/npm/@a%2Fb%252f", Some("/npm/@a%2Fb%252f")),
+        ("/npm/100%/x", Some("/npm/100%/x")),
+        ("/npm/..%2fclosed", None),
+        ("/npm/%2e%2e%2fclosed", None),
+        ("/npm/..%252fclosed", None),
+        ("/npm%2f..%2fclosed", None),
+        ("/x%2fnpm", None),
+    ]);
     stage.instance.stop();
 }
 
@@ -336,57 +335,120 @@ fn dots_are_read_in_one_order_and_made_by_no_rule() {
                   [[route]]\npath = \"/go\"\nserver = \"unix:app.sock\"\n\
                   rewrite = [{ match = \"^/go/(.*)_(.*)$\", to = \"/api/v1/$1./$2\" }, { match = \"^/go/(.*)$\", to = \"/api/v1/$1\" }]\n";
     let stage = stage(|_, _| String::new(), &format!("{OPEN}{routes}"));
-    for version in VERSIONS {
-        for (path, target) in [
-            ("/docs///../secret/s.txt", None),
-            ("/docs///%2e%2e/secret/s.txt", None),
-            ("/docs/a/%2e%2e/%2e%2e/docs/../secret", None),
-            ("/docs/a/b/..;/..;/../secret", None),
-            ("/docs/a/../b", Some("/docs/a/../b")),
-            ("//open/x", Some("//open/x")),
-            ("/%6fpen", Some("/%6fpen")),
-            ("/open;jsessionid=A", Some("/open;jsessionid=A")),
-            ("/go/x", Some("/api/v1/x")),
-            ("/go/a_b", Some("/api/v1/a./b")),
-            ("/go/._admin", None),
-            ("/go/..;/admin", None),
-            ("/go/..%3b/admin", None),
-            ("/go/%2e%2e%3b/admin/s", None),
-            ("/st/a%2fb", Some("/a%2fb")),
-            ("/st/%2fh/docs/secret", None),
-            ("/st/;/h/docs/secret", None),
-        ] {
-            let answer =
-                get(&stage.instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
-            assert_eq!(answer.status(), if target.is_some() { 200 } else { 400 }, "{path}: {answer:?}");
-            let seen: Vec<String> = stage.seen.take().into_iter().map(|request| request.target).collect();
-            assert_eq!(seen, Vec::from_iter(target.map(str::to_owned)), "{path}");
-        }
-    }
+    stage.meets(&[
+        ("/docs///../secret/s.txt", None),
+        ("/docs///%2e%2e/secret/s.txt", None),
+        ("/docs/a/%2e%2e/%2e%2e/docs/../secret", None),
+        ("/docs/a/b/..;/..;/../secret", None),
+        ("/docs/a/../b", Some("/docs/a/../b")),
+        ("//open/x", Some("//open/x")),
+        ("/%6fpen", Some("/%6fpen")),
+        ("/open;jsessionid=A", Some("/open;jsessionid=A")),
+        ("/go/x", Some("/api/v1/x")),
+        ("/go/a_b", Some("/api/v1/a./b")),
+        ("/go/._admin", None),
+        ("/go/..;/admin", None),
+        ("/go/..%3b/admin", None),
+        ("/go/%2e%2e%3b/admin/s", None),
+        ("/st/a%2fb", Some("/a%2fb")),
+        ("/st/%2fh/docs/secret", None),
+        ("/st/;/h/docs/secret", None),
+    ]);
     stage.instance.stop();
 }
 
+/// Everything that a server could see in a path must be let in, each by itself.
 #[test]
 fn an_authentication_server_judges_what_the_application_reads() {
-    let routes = "[[route]]\nserver = \"unix:app.sock\"\nforward_auth = { server = \"unix:auth.sock\" }\n";
-    let stage = stage(|_, _| String::new(), routes);
+    let keys = |more: &str| {
+        format!(
+            "[[route]]\nserver = \"unix:app.sock\"\n{more}forward_auth = {{ server = \"unix:auth.sock\" }}\n"
+        )
+    };
+    // What the stand-in is asked about; nothing where the path is refused before.
+    let of_all = [
+        ("/public/a%20b", &["/public/a%20b"][..]),
+        ("/public//x", &["/public/x"]),
+        ("/public/..;/admin", &[]),
+        ("/public/..%2fadmin", &[]),
+        ("/public/..%5cadmin", &[]),
+        ("/public/%252e%252e/admin", &[]),
+        ("/app;jsessionid=1/x?q=;y", &["/app;jsessionid=1/x?q=;y", "/app/x?q=;y"]),
+        ("/app/x.do;jsessionid=AB12.node1", &["/app/x.do;jsessionid=AB12.node1", "/app/x.do"]),
+        ("/public%3Bx", &["/public;x", "/public"]),
+        ("/wiki/What%3F", &["/wiki/What%3F", "/wiki/What"]),
+        ("/a;b%3Bc/d%3Fe;f", &["/a;b;c/d%3Fe;f", "/a/d%3Fe", "/a;b;c/d", "/a/d"]),
+    ];
+    let as_it_came = [
+        ("/admin/../public", &[][..]),
+        ("/public;/x/../admin", &[]),
+        ("//x/public", &["/x/public", "/public"]),
+        ("//x/a;b%3Bc;d%3F", &[]),
+        ("//x/public;a", &["/x/public;a", "/x/public", "/public;a", "/public"]),
+    ];
+    let normal = [
+        ("/admin/../public", &["/public"][..]),
+        ("/public;/x/../admin", &["/public;/admin", "/public/admin"]),
+        ("//x/public", &["/x/public"]),
+    ];
+    for (more, cases) in [("", &as_it_came[..]), ("normalize_path = true\n", &normal)] {
+        let stage = stage(|_, _| String::new(), &keys(more));
+        for version in VERSIONS {
+            for (path, asked) in of_all.iter().chain(cases) {
+                let answer =
+                    get(&stage.instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
+                let uris: Vec<_> = stage
+                    .asked
+                    .take()
+                    .iter()
+                    .map(|request| request.field("x-forwarded-uri").to_owned())
+                    .collect();
+                // The stand-in lets nobody in.
+                assert_eq!(uris, Vec::from_iter(asked.first().copied()), "{path}");
+                assert_eq!(answer.status(), if asked.is_empty() { 400 } else { 402 }, "{path}: {answer:?}");
+            }
+        }
+        stage.instance.stop();
+    }
+    let home = Home::new();
+    let (_app, seen) = named(&Listen::Unix(home.file("app.sock")), "app");
+    let asked = Seen::default();
+    // As a rule of Authelia or oauth2-proxy would: what is below /admin is closed, all else is open.
+    let _auth = app(&Listen::Unix(home.file("auth.sock")), {
+        let asked = asked.clone();
+        move |request, stream| {
+            asked.note(request);
+            let path = request.field("x-forwarded-uri").split('?').next().unwrap_or_default();
+            let is_closed = path == "/admin" || path.starts_with("/admin/");
+            respond(stream, if is_closed { 403 } else { 200 }, &[], b"")
+        }
+    });
+    let instance = home.run(&format!("{CERTIFICATE}{HTTP}{}", keys("")));
     for version in VERSIONS {
-        for (path, status) in [
-            ("/public/a%20b", 402),
-            ("/public//x", 402),
-            ("/public/..;/admin", 400),
-            ("/public/..%2fadmin", 400),
-            ("/public/..%5cadmin", 400),
-            ("/public/%252e%252e/admin", 400),
-            ("/admin/../public", 400),
-            ("/admin;a", 400),
-            ("//x/admin", 400),
+        for (path, uris) in of_all.iter().chain(&as_it_came) {
+            let answer = get(&instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
+            assert_eq!(answer.status(), if uris.is_empty() { 400 } else { 200 }, "{path}: {answer:?}");
+            let asked: Vec<_> =
+                asked.take().iter().map(|request| request.field("x-forwarded-uri").to_owned()).collect();
+            assert_eq!(asked, *uris, "{path}");
+            let targets: Vec<_> = seen.take().into_iter().map(|request| request.target).collect();
+            assert_eq!(targets, Vec::from_iter((!uris.is_empty()).then(|| (*path).to_owned())), "{path}");
+        }
+        for path in [
+            "/admin",
+            "/admin;x",
+            "/admin;x/y",
+            "/admin%3bx",
+            "//x/admin",
+            "/;x/admin",
+            "/admin%3fx",
+            "/%61dmin;x",
         ] {
-            let answer =
-                get(&stage.instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
-            assert_eq!(answer.status(), status, "{path}: {answer:?}");
-            assert_eq!(stage.asked.take().len(), usize::from(status == 402), "{path}");
+            let answer = get(&instance, &[version, "--path-as-is"], &format!("https://localhost{path}"));
+            assert_eq!(answer.status(), 403, "{path}: {answer:?}");
+            assert!(seen.take().is_empty(), "{path}");
+            assert!(!asked.take().is_empty(), "{path}");
         }
     }
-    stage.instance.stop();
+    instance.stop();
 }

@@ -10,8 +10,8 @@ use offramp_testkit::postgres;
 use offramp_testkit::process::{Source, require};
 use offramp_testkit::server::{Listen, Server, faults};
 
-use crate::crowd::tcp;
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
+use crate::support::crowd::tcp;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
 use crate::the_first_minutes_are_plain::{said, started, stopped};
 
 const PLAIN: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\ntls = false\n";

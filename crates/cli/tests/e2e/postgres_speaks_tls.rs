@@ -1,5 +1,5 @@
 //! `preamble = "postgres"`: clients of PostgreSQL ask for TLS before it begins; what else may come first, and what
-//! is refused. The examples of `docs/postgresql.md` serve a real PostgreSQL.
+//! is refused. The examples of `docs/how-to/postgresql.md` serve a real PostgreSQL.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,8 +11,8 @@ use offramp_testkit::postgres;
 use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{Tls, offering, secure, tcp, trusting};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
+use crate::support::crowd::{Tls, offering, secure, tcp, trusting};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
 
 const SSL_REQUEST: &[u8] = b"\0\0\0\x08\x04\xd2\x16\x2f";
 const GSS_REQUEST: &[u8] = b"\0\0\0\x08\x04\xd2\x16\x30";
@@ -29,7 +29,7 @@ fn instance(server: &str) -> Instance {
 
 /// The page's configuration, on a free port, before a real PostgreSQL; and its commands.
 fn documented(server: &Path) -> (Instance, Vec<String>) {
-    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/postgresql.md");
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/postgresql.md");
     let page = fs::read_to_string(page).unwrap();
     let block = |kind: &str| {
         let from = page.split(&format!("```{kind}\n")).nth(1).unwrap();

@@ -2,8 +2,8 @@
 
 use offramp_testkit::server::{Listen, Server};
 
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
-use crate::openssl::{connect, refused};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
+use crate::support::openssl::{connect, refused};
 
 /// An application that says its name and waits for the client to go.
 fn says(name: &'static str) -> Server {

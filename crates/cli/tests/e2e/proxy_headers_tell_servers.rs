@@ -11,17 +11,19 @@ use offramp_testkit::ca::{Leaf, Name};
 use offramp_testkit::process::{Process, Ready, Source, free_port, require};
 use offramp_testkit::server::{Listen, Recording, Server, apps};
 use offramp_testkit::tls_client::{Client, Options, Suite, Version as TlsVersion};
-use offramp_wire::Step;
+use offramp_wire::ParseStep;
 use offramp_wire::proxy::{
-    Addresses, CLIENT_CERT_CONN, CLIENT_CERT_SESS, CLIENT_SSL, Header, Version, kind, parse,
+    CLIENT_CERT_CONN, CLIENT_CERT_SESS, CLIENT_SSL, Header, ProxyAddresses, ProxyHeaderVersion, kind, parse,
 };
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 
-use crate::crowd::{Tls, close, connect, echo, get, offering, secure, tcp, trusting, with_certificate};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, text};
+use crate::support::crowd::{
+    Tls, close, connect, echo, get, offering, secure, tcp, trusting, with_certificate,
+};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, text};
 
 /// A server that records, and Offramp before it with this in its only route.
 fn recorded(home: Home, route: &str) -> (Server, Recording, Instance) {
@@ -50,7 +52,7 @@ fn id(event: &Value) -> Vec<u8> {
 #[track_caller]
 fn parsed(bytes: &[u8]) -> Header<'_> {
     match parse(bytes) {
-        Step::Done { value, consumed } if consumed == bytes.len() => value,
+        ParseStep::Done { value, consumed } if consumed == bytes.len() => value,
         other => panic!("{other:?} of {}", bytes.escape_ascii()),
     }
 }
@@ -72,8 +74,8 @@ fn version_2_tells_everything() {
         let event = instance.events_of(1 + usize::from(resumed)).pop().unwrap();
         let bytes = recording.snapshot().pop().unwrap();
         let header = parsed(&bytes);
-        assert_eq!(header.version, Version::V2);
-        let expected = Addresses::Tcp { source: client, destination: instance.address() };
+        assert_eq!(header.version, ProxyHeaderVersion::V2);
+        let expected = ProxyAddresses::Tcp { source: client, destination: instance.address() };
         assert_eq!(header.addresses, expected);
         let tlvs = header.tlvs;
         assert_eq!((tlvs.alpn(), tlvs.authority()), (Some(&b"redis"[..]), Some("app.example.org")));
@@ -106,7 +108,7 @@ fn version_2_leaves_out_what_there_is_not() {
     instance.events_of(1);
     let bytes = recording.snapshot().pop().unwrap();
     let header = parsed(&bytes);
-    assert_eq!(header.addresses, Addresses::Tcp { source: client, destination: instance.address() });
+    assert_eq!(header.addresses, ProxyAddresses::Tcp { source: client, destination: instance.address() });
     assert_eq!((header.tlvs.alpn(), header.tlvs.find(kind::CRC32C)), (None, None));
     let tls = header.tlvs.tls().unwrap();
     assert_eq!((tls.client, tls.common_name, tls.client_certificate), (CLIENT_SSL, None, None));
@@ -131,11 +133,11 @@ fn a_passthrough_server_gets_a_header_too() {
         assert!(secure(&trusting(&instance.home.ca.certificate()), stream, "app.example.org").is_err());
         let event = instance.events_of(1).remove(0);
         let bytes = recording.snapshot().pop().unwrap();
-        let Step::Done { value: header, consumed } = parse(&bytes) else {
+        let ParseStep::Done { value: header, consumed } = parse(&bytes) else {
             panic!("{}", bytes.escape_ascii())
         };
-        assert_eq!(header.version, if v2 { Version::V2 } else { Version::V1 });
-        assert_eq!(header.addresses, Addresses::Tcp { source: client, destination: instance.address() });
+        assert_eq!(header.version, if v2 { ProxyHeaderVersion::V2 } else { ProxyHeaderVersion::V1 });
+        assert_eq!(header.addresses, ProxyAddresses::Tcp { source: client, destination: instance.address() });
         assert!(bytes[consumed..].starts_with(b"\x16\x03"), "the ClientHello follows");
         // The header is not the client's.
         assert!(event["bytes_from_client"].as_u64() < Some(bytes.len() as u64), "{event}");
@@ -191,8 +193,8 @@ fn every_kind_of_address_has_its_form() {
     let whole = |all: &[Vec<u8>]| all.iter().filter(|one| !one.is_empty()).count() == 2;
     let all = recording.wait_until(PATIENCE, whole).unwrap();
     let (inet, unix) = (parsed(&all[0]), parsed(&all[1]));
-    assert_eq!(inet.addresses, Addresses::Tcp { source: client, destination: listener });
-    assert_eq!(unix.addresses, Addresses::Unix { source: b"", destination: b"" });
+    assert_eq!(inet.addresses, ProxyAddresses::Tcp { source: client, destination: listener });
+    assert_eq!(unix.addresses, ProxyAddresses::Unix { source: b"", destination: b"" });
     let tls = unix.tlvs.tls().unwrap();
     assert_eq!((tls.version, text(&event, "tls_version")), (Some("TLSv1.2"), "TLSv1.2"));
     assert!(tls.cipher.unwrap().starts_with("ECDHE-ECDSA-"), "{tls:?}");
@@ -290,7 +292,7 @@ fn a_header_never_vanishes() {
         let whole = |all: &[Vec<u8>]| all.get(number).is_some_and(|bytes| bytes.ends_with(forged));
         let all = recording.wait_until(PATIENCE, whole).unwrap();
         let header = parsed(all[number].strip_suffix(forged).unwrap());
-        assert_eq!(header.addresses, Addresses::Unix { source: &source, destination: b"/run/it" });
+        assert_eq!(header.addresses, ProxyAddresses::Unix { source: &source, destination: b"/run/it" });
         drop(tls);
         let event = instance.events_of(number + 1).pop().unwrap();
         assert!(text(&event, "client").starts_with("unix:"), "{event}");

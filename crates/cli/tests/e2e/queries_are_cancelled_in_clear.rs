@@ -9,8 +9,8 @@ use offramp_testkit::postgres;
 use offramp_testkit::process::require;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{tcp, until};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
+use crate::support::crowd::{tcp, until};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
 
 const CANCEL: &[u8] = b"\0\0\0\x10\x04\xd2\x16\x2e\0\0\0\x07\0\0\0\x09";
 const STARTUP: &[u8] = b"\0\0\0\x12\0\x03\0\0user\0log\0\0";

@@ -4,11 +4,11 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
-use crate::crowd::{Tls, connect, offering, trusting};
-use crate::h2_client::H2;
-use crate::http_curl::HTTP;
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE};
-use crate::smuggling_backend::Backend;
+use crate::support::crowd::{Tls, connect, offering, trusting};
+use crate::support::h2_client::H2;
+use crate::support::http_curl::HTTP;
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE};
+use crate::support::smuggling_backend::Backend;
 
 /// For how long a worker has to sleep. What rings once a second would wake it twice.
 const QUIET: Duration = Duration::from_millis(2500);

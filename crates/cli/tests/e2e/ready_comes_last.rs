@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 
-use crate::instance::{Home, LISTENER};
-use crate::offramp::{offramp, stderr};
+use crate::support::instance::{Home, LISTENER};
+use crate::support::offramp::{offramp, stderr};
 
 #[test]
 fn nobody_is_told_that_it_is_ready_when_the_admin_address_is_taken() {
@@ -12,7 +12,7 @@ fn nobody_is_told_that_it_is_ready_when_the_admin_address_is_taken() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = format!(
         "{}{LISTENER}[admin]\naddress = \"{}\"\n[[route]]\nserver = \"127.0.0.1:1\"\n",
-        crate::instance::CERTIFICATE,
+        crate::support::instance::CERTIFICATE,
         taken.local_addr().unwrap()
     );
     let configuration = home.configure(&text);
@@ -21,7 +21,7 @@ fn nobody_is_told_that_it_is_ready_when_the_admin_address_is_taken() {
     notifications.set_nonblocking(true).unwrap();
     let mut command = offramp(home.path(), &["run", "--config"]);
     let output = command.arg(configuration).env("NOTIFY_SOCKET", path).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1), "{}\n{}", output.status, stderr(&output));
     let mut datagram = [0; 4096];
     while let Ok(length) = notifications.recv(&mut datagram) {
         let said = String::from_utf8_lossy(&datagram[..length]).into_owned();

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::Home;
-use crate::knot::{Knot, SECRET};
-use crate::openssl::echo;
-use crate::pebble::{Pebble, Terms, logged};
+use crate::support::instance::Home;
+use crate::support::knot::{Knot, SECRET};
+use crate::support::openssl::echo;
+use crate::support::pebble::{Pebble, Terms, logged};
 
 fn update(knot: &Knot, key_name: &str, zone: &str) -> String {
     format!(

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use offramp_testkit::process::{Process, Ready, require};
 
-use crate::conversation::Conversation;
-use crate::instance::{Home, Instance, LIFE, PATIENCE, ask, cause, text};
+use crate::support::conversation::Conversation;
+use crate::support::instance::{Home, Instance, LIFE, PATIENCE, ask, cause, text};
 
 /// A Redis on a Unix socket of the home and an Offramp before it.
 struct Served {

@@ -11,8 +11,8 @@ use offramp_testkit::server::{Listen, Server, apps};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::crowd::{Crowd, connect, get, trusting};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER};
+use crate::support::crowd::{Crowd, connect, get, trusting};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER};
 
 /// Sends SIGHUP, waits until it is over, and gives the line in which the log says how it went.
 pub(crate) fn reload(instance: &Instance) -> String {
@@ -39,7 +39,8 @@ fn no_request_fails_while_everything_is_swapped() {
     let text = |turn: usize| {
         let extra = "[[listener]]\nname = \"extra\"\naddress = \"unix:state/extra.sock\"\n";
         let extra = if turn % 2 == 1 { extra } else { "" };
-        format!("workers = 2\n{extra}{}", Home::one_route(apps[turn % 2].address()))
+        let limits = "[limits]\nhandshake_timeout = \"1m\"\n";
+        format!("workers = 2\n{limits}{extra}{}", Home::one_route(apps[turn % 2].address()))
     };
     let instance = Home::new().run(&text(0));
     let config = trusting(&instance.home.ca.certificate());

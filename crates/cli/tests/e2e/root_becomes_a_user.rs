@@ -7,9 +7,9 @@ use std::process::Command;
 use offramp_testkit::ca::{Key, Leaf};
 use offramp_testkit::process::{Process, Ready, Source};
 
-use crate::instance::{CERTIFICATE, Home, LIFE, PATIENCE};
-use crate::offramp::{offramp, output, stderr, stdout};
-use crate::skipped::is_root_or_skipped;
+use crate::support::instance::{CERTIFICATE, Home, LIFE, PATIENCE};
+use crate::support::offramp::{offramp, output, stderr, stdout};
+use crate::support::skipped::is_root_or_skipped;
 
 /// The words behind `name:` in the status of a thread.
 fn field<'a>(status: &'a str, name: &str) -> Vec<&'a str> {

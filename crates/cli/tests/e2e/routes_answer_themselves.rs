@@ -5,10 +5,10 @@ use std::fs;
 
 use offramp_testkit::server::Listen;
 
-use crate::http_app::named;
-use crate::http_curl::{HTTP, get};
-use crate::instance::{CERTIFICATE, Home, cause};
-use crate::offramp::{output, stderr};
+use crate::support::http_app::named;
+use crate::support::http_curl::{HTTP, get};
+use crate::support::instance::{CERTIFICATE, Home, cause};
+use crate::support::offramp::{output, stderr};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 

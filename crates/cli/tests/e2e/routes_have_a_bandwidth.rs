@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use offramp_testkit::server::{Listen, Server, Stream};
 use rustls::{ClientConfig, ClientConnection};
 
-use crate::crowd::{connect, trusting};
-use crate::figures::Page;
-use crate::h2_client::kind::{DATA, HEADERS, WINDOW_UPDATE};
-use crate::h2_client::{END_STREAM, Frame, H2, data, get, post, window};
-use crate::http_app::{app, respond};
-use crate::http_curl::{HTTP, command};
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE};
 use crate::reload_loses_no_request::reload_to;
+use crate::support::crowd::{connect, trusting};
+use crate::support::figures::Page;
+use crate::support::h2_client::kind::{DATA, HEADERS, WINDOW_UPDATE};
+use crate::support::h2_client::{END_STREAM, Frame, H2, data, get, post, window};
+use crate::support::http_app::{app, respond};
+use crate::support::http_curl::{HTTP, command};
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE};
 
 const MIB: usize = 1 << 20;
 /// What is moved at a time; a second's worth passes at once.

@@ -6,10 +6,10 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use offramp_testkit::server::{Listen, Server, Stream};
 
-use crate::crowd::{connect, trusting};
-use crate::http_app::{Request, app, named, respond};
-use crate::http_curl::{HTTP, curl, get};
-use crate::instance::{CERTIFICATE, Home};
+use crate::support::crowd::{connect, trusting};
+use crate::support::http_app::{Request, app, named, respond};
+use crate::support::http_curl::{HTTP, curl, get};
+use crate::support::instance::{CERTIFICATE, Home};
 
 const VERSIONS: [&str; 2] = ["--http1.1", "--http2"];
 

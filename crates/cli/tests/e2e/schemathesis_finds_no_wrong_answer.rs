@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use offramp_testkit::process::Source;
 
-use crate::instance::{Home, ask};
-use crate::offramp::{output, stderr};
-use crate::venv;
+use crate::support::instance::{Home, ask};
+use crate::support::offramp::{output, stderr};
+use crate::support::venv;
 
 const VERSION: &str = "4.32.5";
 /// It takes ten seconds on a machine that has nothing else to do.
@@ -65,7 +65,7 @@ fn every_answer_is_one_that_the_description_has() {
     command.args(["--no-color", "run", &format!("http://{address}/v1/openapi.json")]);
     command.args(["--header", &format!("Authorization: Bearer {TOKEN}")]);
     // These end the process, replace it, or last for minutes.
-    for path in ["/v1/stop", "/v1/upgrade", "/v1/events"] {
+    for path in ["/v1/stop", "/v1/upgrade", "/v1/events", "/v1/figures"] {
         command.args(["--exclude-path", path]);
     }
     // What a configuration may say is more than a schema of JSON can tell.

@@ -6,11 +6,11 @@ use std::fs;
 use offramp_testkit::process::Source;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::client_pki::openssl;
-use crate::crowd::{get, tcp};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
-use crate::offramp::{output, stderr};
-use crate::openssl::{echo, refused};
+use crate::support::client_pki::openssl;
+use crate::support::crowd::{get, tcp};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
+use crate::support::offramp::{output, stderr};
+use crate::support::openssl::{echo, refused};
 
 /// Makes `NAME.pem` and `NAME.key`.
 fn make(home: &Home, name: &str, names: &str) {

@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 
 use offramp_testkit::process::{Process, Ready, Signal, Source, require};
 
-use crate::instance::{Home, LIFE, PATIENCE, ask};
-use crate::offramp::{offramp, output, stderr, stdout};
+use crate::support::instance::{Home, LIFE, PATIENCE, ask};
+use crate::support::offramp::{offramp, output, stderr, stdout};
 use crate::the_first_minutes_are_plain::{said, stopped};
 
 /// Starts `offramp serve` with these arguments and waits until it has said all that it says by itself.

@@ -6,9 +6,9 @@ use std::net::TcpListener;
 use offramp_testkit::server::{Address, Listen, Refusing, Server, apps, faults};
 use serde_json::Value;
 
-use crate::crowd::{Tls, close, connect, get, trusting};
-use crate::figures::Page;
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
+use crate::support::crowd::{Tls, close, connect, get, trusting};
+use crate::support::figures::Page;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
 
 const METRICS: &str = "[metrics]\naddress = \"127.0.0.1:0\"\n";
 

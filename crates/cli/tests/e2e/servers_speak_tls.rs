@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use offramp_testkit::oracle;
-use offramp_testkit::process::{Process, Ready, require};
+use offramp_testkit::process::{Process, Ready, free_port, require};
 use offramp_testkit::server::{Listen, Pattern, Server, apps, faults};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConnection, StreamOwned};
 
 use crate::a_gibibyte_goes_both_ways::{both_ways, exchange};
-use crate::conversation::Conversation;
-use crate::crowd::tcp;
-use crate::duplex::{connect, speaking};
-use crate::instance::{CERTIFICATE, Home, Instance, LIFE, LISTENER, PATIENCE, ask, cause, text};
-use crate::offramp::offramp;
 use crate::quiet_http_connections_wake_nobody::{sleeps, waits};
+use crate::support::conversation::Conversation;
+use crate::support::crowd::tcp;
+use crate::support::duplex::{connect, speaking};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LIFE, LISTENER, PATIENCE, ask, cause, text};
+use crate::support::offramp::offramp;
 use crate::the_first_minutes_are_plain::{said, started, stopped};
 
 /// A listener without TLS, as configuration.
@@ -192,7 +192,7 @@ fn a_reset_is_no_end_for_the_server() {
 
 /// A Redis with TLS of its own that asks clients for certificates (`yes`) or does not (`no`), and its port.
 fn redis(home: &Home, clients: &str) -> (Process, u16) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let mut command = Command::new(require("redis-server", "redis-server"));
     command.args(["--port", "0", "--save", "", "--appendonly", "no", "--tls-port", &port.to_string()]);
     command.args(["--bind", "127.0.0.1", "--tls-cert-file"]).arg(&home.server.chain);
@@ -258,7 +258,7 @@ fn redis_speaks_tls() {
 
 /// `openssl s_server` in a conversation.
 fn s_server(home: &Home, arguments: &[&str]) -> (Conversation, u16) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let mut command = Command::new(require("openssl", "openssl"));
     command.args(["s_server", "-accept", &format!("127.0.0.1:{port}"), "-cert"]).arg(&home.server.cert);
     command.arg("-key").arg(&home.server.key).args(arguments);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use offramp_testkit::process::{Process, Ready, Signal, Source, require, temp_dir};
 
-use crate::offramp::{offramp, stderr, stdout};
+use crate::support::offramp::{offramp, stderr, stdout};
 
 const LIFE: Duration = Duration::from_secs(300);
 const PATIENCE: Duration = Duration::from_secs(60);

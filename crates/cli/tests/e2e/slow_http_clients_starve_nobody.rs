@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use offramp_testkit::process::require;
 
-use crate::crowd::{connect, tcp};
-use crate::figures::{delay, delayed};
 use crate::h2_follows_rfc9113::http_instance;
-use crate::instance::{Instance, ask, cause};
-use crate::smuggling_backend::Backend;
+use crate::support::crowd::{connect, tcp};
+use crate::support::figures::{delay, delayed};
+use crate::support::instance::{Instance, ask, cause};
+use crate::support::smuggling_backend::Backend;
 
 /// Connections of the tool.
 const CLIENTS: &str = "200";

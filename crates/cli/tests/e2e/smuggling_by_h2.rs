@@ -3,11 +3,11 @@
 //! Lines and spaces that a frame may carry and a line may not, lengths that lie, fields that frame
 //! (RFC 9113 §10.3): none of them reaches the application, or all that reaches it is one whole request.
 
-use crate::h2_client::kind::{GOAWAY, HEADERS, RST_STREAM};
-use crate::h2_client::{END_HEADERS, END_STREAM, H2, WHOLE, data, headers, request};
 use crate::h2_follows_rfc9113::http_instance;
-use crate::smuggling_backend::Backend;
-use crate::smuggling_rows::SMUGGLED;
+use crate::support::h2_client::kind::{GOAWAY, HEADERS, RST_STREAM};
+use crate::support::h2_client::{END_HEADERS, END_STREAM, H2, WHOLE, data, headers, request};
+use crate::support::smuggling_backend::Backend;
+use crate::support::smuggling_rows::SMUGGLED;
 
 /// The fields of a request, and its body where it has one.
 type Fields<'a> = Vec<(&'a str, &'a str)>;

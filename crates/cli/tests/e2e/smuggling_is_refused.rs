@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 
-use crate::crowd::{Tls, connect};
 use crate::h2_follows_rfc9113::http_instance;
-use crate::instance::{Instance, cause, text};
-use crate::smuggling_backend::Backend;
-use crate::smuggling_rows::{Bad, GOOD, SMUGGLED, chunks, codings, hosts, lengths, lines};
+use crate::support::crowd::{Tls, connect};
+use crate::support::instance::{Instance, cause, text};
+use crate::support::smuggling_backend::Backend;
+use crate::support::smuggling_rows::{Bad, GOOD, SMUGGLED, chunks, codings, hosts, lengths, lines};
 
 /// Sends bytes on a connection of their own and reads all that is said until it ends.
 fn say(instance: &Instance, config: &Arc<ClientConfig>, bytes: &[u8]) -> (String, u16) {

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use offramp_testkit::process::{Signal, require};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{connect, get, tcp, trusting};
-use crate::instance::{CERTIFICATE, Home};
-use crate::offramp::offramp;
-use crate::upgrade::Upgraded;
+use crate::support::crowd::{connect, get, tcp, trusting};
+use crate::support::instance::{CERTIFICATE, Home};
+use crate::support::offramp::offramp;
+use crate::support::upgrade::Upgraded;
 
 /// Does what systemd does: opens sockets (`NAME=HOST:PORT`, `NAME=unix:PATH`), says where in a file, and becomes the
 /// program with them.
@@ -135,6 +135,6 @@ fn the_watchdog_gets_a_sign_of_life() {
     command.env("WATCHDOG_USEC", "1000").env("WATCHDOG_PID", "1");
     let instance = home.start(command, &Home::one_route(app.address()));
     instance.process.signal(Signal::TERM).unwrap();
-    instance.process.wait(crate::instance::PATIENCE).unwrap();
+    instance.process.wait(crate::support::instance::PATIENCE).unwrap();
     assert!(!instance.was_notified("WATCHDOG=1"));
 }

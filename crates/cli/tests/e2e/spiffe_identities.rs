@@ -12,8 +12,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::http_curl::{HTTP, curl};
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
+use crate::support::http_curl::{HTTP, curl};
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, cause, text};
 
 /// One authority of each trust domain, and the one that follows the first.
 struct Domains {
@@ -55,7 +55,7 @@ type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 /// Connects and has a word echoed; `None`: it was refused.
 fn admitted(instance: &Instance, config: &Arc<ClientConfig>) -> Option<Tls> {
-    let stream = crate::crowd::tcp(instance.address()).unwrap();
+    let stream = crate::support::crowd::tcp(instance.address()).unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let mut tls = StreamOwned::new(ClientConnection::new(Arc::clone(config), name).unwrap(), stream);
     echoed(&mut tls).then_some(tls)
@@ -157,7 +157,7 @@ fn no_authority_issues_identities_of_another_trust_domain() {
     }
     // The route for everybody gives a ticket, which is none for the other route.
     let config = client(&instance, &svid(partner, "minted", "spiffe://example.org/web"));
-    let stream = crate::crowd::tcp(instance.address()).unwrap();
+    let stream = crate::support::crowd::tcp(instance.address()).unwrap();
     let name = ServerName::try_from("any.example.org").unwrap();
     let mut tls = StreamOwned::new(ClientConnection::new(Arc::clone(&config), name).unwrap(), stream);
     assert!(echoed(&mut tls));
@@ -210,7 +210,7 @@ fn requests_on_a_connection_from_before_are_misdirected() {
         "{CERTIFICATE}{HTTP}[[route]]\nrespond = {{ status = 200, body = \"here\" }}\n{auth}\n"
     ));
     let config = client(&instance, &(cert.clone(), key.clone()));
-    let stream = crate::crowd::tcp(instance.address()).unwrap();
+    let stream = crate::support::crowd::tcp(instance.address()).unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     let mut tls = StreamOwned::new(ClientConnection::new(config, name).unwrap(), stream);
     let mut status = || {

@@ -11,8 +11,8 @@ use std::process::Command;
 use offramp_testkit::server::{Listen, Server, apps};
 use serde_json::Value;
 
-use crate::instance::{Home, LISTENER};
-use crate::venv::{self, succeed};
+use crate::support::instance::{Home, LISTENER};
+use crate::support::venv::{self, succeed};
 
 /// What the expectations below were written for.
 const VERSION: &str = "6.3.1";

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use offramp_testkit::process::{Process, Ready, Signal, Source, require};
 use serde_json::Value;
 
-use crate::crowd::tcp;
-use crate::instance::{Home, Instance, LIFE, PATIENCE, cause, text};
 use crate::open_connections_are_shown_and_closed::ctl;
+use crate::support::crowd::tcp;
+use crate::support::instance::{Home, Instance, LIFE, PATIENCE, cause, text};
 
 /// Answers each request with its first argument; its queue for accepted connections is as long as the second.
 const SERVER: &str = r"

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use offramp_testkit::process::{Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{Crowd, Tls, connect, echo, get, tcp, trusting};
-use crate::http_curl::HTTP;
-use crate::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause};
+use crate::support::crowd::{Crowd, Tls, connect, echo, get, tcp, trusting};
+use crate::support::http_curl::HTTP;
+use crate::support::instance::{CERTIFICATE, Home, Instance, PATIENCE, cause};
 
 fn instance(app: &Server, drain: &str) -> Instance {
     let limits = format!("[limits]\ndrain_timeout = \"{drain}\"\n");

@@ -8,8 +8,8 @@ use std::time::Duration;
 use offramp_testkit::process::require;
 use serde_json::Value;
 
-use crate::instance::{CERTIFICATE, Home, ask};
-use crate::skipped::{is_root_or_skipped, skipped};
+use crate::support::instance::{CERTIFICATE, Home, ask};
+use crate::support::skipped::{is_root_or_skipped, skipped};
 
 /// Makes a request of an Offramp that writes to syslog, and stops it.
 const REQUEST: &str = "

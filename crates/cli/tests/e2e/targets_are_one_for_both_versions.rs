@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 
-use crate::crowd::connect;
-use crate::h2_client::kind::{GOAWAY, HEADERS, RST_STREAM};
-use crate::h2_client::{END_HEADERS, END_STREAM, H2, WHOLE, data, headers};
 use crate::h2_follows_rfc9113::http_instance;
-use crate::smuggling_backend::Backend;
-use crate::smuggling_rows::{SMUGGLED, codings, hosts, lengths};
+use crate::support::crowd::connect;
+use crate::support::h2_client::kind::{GOAWAY, HEADERS, RST_STREAM};
+use crate::support::h2_client::{END_HEADERS, END_STREAM, H2, WHOLE, data, headers};
+use crate::support::smuggling_backend::Backend;
+use crate::support::smuggling_rows::{SMUGGLED, codings, hosts, lengths};
 
 /// Targets that are served with raw bytes in their query, and what the application is asked for.
 const RAW: [(&str, &str); 6] = [
@@ -114,7 +114,7 @@ impl Stage {
     }
 }
 
-fn stage() -> (Stage, crate::instance::Instance) {
+fn stage() -> (Stage, crate::support::instance::Instance) {
     let backend = Backend::start();
     let (instance, config) = http_instance(&backend, "workers = 1");
     (Stage { backend, address: instance.address(), config }, instance)

@@ -12,7 +12,7 @@ use std::time::Duration;
 use offramp_testkit::process::require;
 use serde_json::Value;
 
-use crate::instance::{Home, LISTENER, PATIENCE, ask};
+use crate::support::instance::{Home, LISTENER, PATIENCE, ask};
 
 /// Mints a certificate as public authorities issue it: for 90 days, and with a place for revocations.
 fn mint(home: &Home) {

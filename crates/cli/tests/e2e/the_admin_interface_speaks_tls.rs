@@ -8,9 +8,9 @@ use std::process::{Command, Output};
 use offramp_testkit::ca::{Ca, Key, Leaf};
 use offramp_testkit::process::{Source, require, temp_dir};
 
-use crate::crowd::{connect, tcp, trusting, until};
-use crate::instance::{Home, Instance, PATIENCE, ask};
-use crate::offramp::{output, stderr, stdout};
+use crate::support::crowd::{connect, tcp, trusting, until};
+use crate::support::instance::{Home, Instance, PATIENCE, ask};
+use crate::support::offramp::{output, stderr, stdout};
 
 const TEXT: &str = r#"
 [admin]
@@ -107,7 +107,7 @@ fn whoever_speaks_no_tls_is_let_go_and_told_once() {
     // One that says nothing has some seconds.
     assert_eq!(tcp(address).unwrap().read(&mut [0]).unwrap(), 0);
     let lines = instance.process.lines(Source::Stderr);
-    let told = lines.iter().filter(|line| line.contains("no TLS with a client of the admin interface"));
+    let told = lines.iter().filter(|line| line.contains("admin: TLS handshake failed"));
     assert_eq!(told.count(), 1, "{lines:?}");
     instance.stop();
 }

@@ -1,4 +1,4 @@
-//! `--persist` with the permissions that docs/operations.md recommends: the directory and the file are root's, and the group
+//! `--persist` with the permissions that docs/how-to/users.md recommends: the directory and the file are root's, and the group
 //! of the user that Offramp runs as may write the directory.
 
 use std::fs;
@@ -6,9 +6,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 
 use offramp_testkit::process::{Process, Ready};
 
-use crate::instance::{Home, LIFE, PATIENCE};
-use crate::offramp::{offramp, output, stderr};
-use crate::skipped::is_root_or_skipped;
+use crate::support::instance::{Home, LIFE, PATIENCE};
+use crate::support::offramp::{offramp, output, stderr};
+use crate::support::skipped::is_root_or_skipped;
 
 /// The user and the group `nobody`.
 const NOBODY: u32 = 65534;

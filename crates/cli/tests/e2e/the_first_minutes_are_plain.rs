@@ -4,13 +4,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
 
-use offramp_testkit::process::{Process, Ready, Signal, Source, require};
+use offramp_testkit::process::{Process, Ready, Signal, Source, free_port, require};
 use offramp_testkit::server::{Listen, Server, apps};
 use rustix::process::{Pid, kill_process};
 
-use crate::http_app::named;
-use crate::instance::{Home, LIFE, PATIENCE, ask};
-use crate::offramp::offramp;
+use crate::support::http_app::named;
+use crate::support::instance::{Home, LIFE, PATIENCE, ask};
+use crate::support::offramp::offramp;
 
 /// Starts `offramp to` and waits until it has said all that it says by itself.
 pub(crate) fn started(home: &Home, arguments: &[&str]) -> Process {
@@ -59,7 +59,7 @@ fn a_port_is_open_to_this_machine_alone_in_both_families() {
     let home = Home::new();
     // A port that was free a moment ago may be taken by another test.
     let served = (0..10).find_map(|_| {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let arguments = ["to", "127.0.0.1:1", "--state-dir", "state", "--listen", &format!(":{port}")];
         let process = Process::start(offramp(home.path(), &arguments), LIFE).unwrap();
         let ready = process.wait_for(&Ready::Line(" INFO  started ".to_owned()), PATIENCE);

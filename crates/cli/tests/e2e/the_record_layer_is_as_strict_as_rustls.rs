@@ -5,7 +5,7 @@ use offramp_testkit::cases::compare_all;
 use offramp_testkit::oracle::Oracle;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::{CERTIFICATE, Home, LISTENER, cause};
+use crate::support::instance::{CERTIFICATE, Home, LISTENER, cause};
 
 #[test]
 fn the_record_layer_is_as_strict_as_rustls() {

@@ -8,10 +8,10 @@ use offramp_testkit::process::{Process, Ready, Signal, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 use rustix::process::{Pid, kill_process};
 
-use crate::crowd::{connect, get, trusting};
-use crate::instance::{Home, Instance, LIFE, PATIENCE};
-use crate::offramp::{offramp, output, stderr};
-use crate::skipped::{is_root_or_skipped, skipped};
+use crate::support::crowd::{connect, get, trusting};
+use crate::support::instance::{Home, Instance, LIFE, PATIENCE};
+use crate::support::offramp::{offramp, output, stderr};
+use crate::support::skipped::{is_root_or_skipped, skipped};
 
 const POLL: Duration = Duration::from_millis(5);
 

@@ -7,12 +7,13 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::time::{Duration, Instant};
 
-use offramp_control::HANDOVER;
 use offramp_net::handover::{Channel, memory};
+use offramp_process::HANDOVER;
 use offramp_testkit::process::{Process, temp_dir};
+use serde_json::{Value, json};
 
-use crate::instance::{CERTIFICATE, Home, LIFE, PATIENCE};
-use crate::offramp::offramp;
+use crate::support::instance::{CERTIFICATE, Home, LIFE, PATIENCE};
+use crate::support::offramp::offramp;
 
 const POLL: Duration = Duration::from_millis(5);
 const LISTENER: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n";
@@ -31,9 +32,18 @@ fn heir(home: &Home, head: &str, user: Option<u32>) -> (Process, Channel) {
     (process, own)
 }
 
-/// Hands over these changes, and gives the answer.
-fn answer(channel: &Channel, unwritten: &[String]) -> String {
-    let state = serde_json::json!({ "unwritten": unwritten, "numbers": [0, 0] }).to_string();
+/// The same change as a whole text that is in force beside the file of this home.
+fn whole(home: &Home, change: &str) -> Value {
+    let path = home.file("offramp.toml");
+    let (kind, keys) = change.split_once("\nname = \"\"\n[keys]\n").unwrap();
+    let kind = kind.strip_prefix("add = ").unwrap().trim_matches('"');
+    let text = format!("{}[[{kind}]]\n{keys}", fs::read_to_string(&path).unwrap());
+    json!({ "running": { "text": text, "digest": offramp_config::sources(&path).digest }, "numbers": [0, 0] })
+}
+
+/// Hands over this state, and gives the answer.
+fn answer(channel: &Channel, state: &Value) -> String {
+    let state = state.to_string();
     let memory = memory(state.as_bytes()).unwrap();
     let deadline = Instant::now() + PATIENCE;
     channel.send(b"offramp-handover 1", &[memory.as_fd()], deadline).unwrap();
@@ -57,17 +67,26 @@ fn changes_that_the_file_does_not_have_reach_no_further_than_its_sandbox() {
         ("on", &files, None),
         ("off", &socket, None),
     ] {
-        let home = Home::new();
-        let (process, channel) = heir(&home, &format!("sandbox = \"{mode}\"\n"), None);
-        let said = answer(&channel, std::slice::from_ref(change));
-        match refused {
-            Some(what) => {
-                let expected = format!("the sandbox does not let Offramp {what}");
-                assert!(said.starts_with("refused ") && said.contains(&expected), "{mode} {change}: {said}");
-                assert!(said.contains("write it to the file"), "{said}");
-                assert!(!process.wait(PATIENCE).unwrap().success());
+        for is_whole in [false, true] {
+            let home = Home::new();
+            let (process, channel) = heir(&home, &format!("sandbox = \"{mode}\"\n"), None);
+            let state = match is_whole {
+                false => json!({ "unwritten": [change], "numbers": [0, 0] }),
+                true => whole(&home, change),
+            };
+            let said = answer(&channel, &state);
+            match refused {
+                Some(what) => {
+                    let expected = format!("the sandbox does not let Offramp {what}");
+                    assert!(
+                        said.starts_with("refused ") && said.contains(&expected),
+                        "{mode} {change}: {said}"
+                    );
+                    assert!(said.contains("write it to the file"), "{said}");
+                    assert!(!process.wait(PATIENCE).unwrap().success());
+                }
+                None => assert_eq!(said, "ready", "{mode} {change}\n{}", process.transcript()),
             }
-            None => assert_eq!(said, "ready", "{mode} {change}\n{}", process.transcript()),
         }
     }
 }

@@ -7,10 +7,10 @@ use std::process::Command;
 use offramp_testkit::process::{Signal, Source, temp_dir};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{connect, get, trusting};
-use crate::instance::{CERTIFICATE, Home, Instance};
-use crate::offramp::{offramp, output, stderr};
-use crate::upgrade::Upgraded;
+use crate::support::crowd::{connect, get, trusting};
+use crate::support::instance::{CERTIFICATE, Home, Instance};
+use crate::support::offramp::{offramp, output, stderr};
+use crate::support::upgrade::Upgraded;
 
 const LISTENER: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n";
 

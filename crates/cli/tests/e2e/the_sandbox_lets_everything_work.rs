@@ -8,10 +8,10 @@ use std::path::Path;
 use offramp_testkit::ca::{Key, Leaf};
 use offramp_testkit::process::{Signal, Source, temp_dir};
 
-use crate::crowd::{connect, get, trusting, until};
-use crate::instance::{CERTIFICATE, Home, Instance};
-use crate::offramp::{offramp, output, stderr, stdout};
-use crate::upgrade::Upgraded;
+use crate::support::crowd::{connect, get, trusting, until};
+use crate::support::instance::{CERTIFICATE, Home, Instance};
+use crate::support::offramp::{offramp, output, stderr, stdout};
+use crate::support::upgrade::Upgraded;
 
 const TEXT: &str = r#"
 [access_log]
@@ -140,10 +140,11 @@ fn whole_life(mode: &str) {
 }
 
 /// The access log in `/dev/stdout`, which is a pipe here as it is in a container: the kernel takes no rule for it.
-fn pipe_is_a_log(mode: &str) {
+fn pipe_is_a_log(mode: &str, path: &str) {
     let home = Home::new();
+    symlink("/dev/stdout", home.file("access.log")).unwrap();
     let text = format!(
-        "sandbox = \"{mode}\"\n[access_log]\noutput = \"/dev/stdout\"\n{CERTIFICATE}\
+        "sandbox = \"{mode}\"\n[access_log]\noutput = \"{path}\"\n{CERTIFICATE}\
          [[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n[[route]]\nrespond = {{ body = \"fixed\" }}\n"
     );
     let upgraded = Upgraded::of(home.run(&text));
@@ -168,7 +169,10 @@ fn pipe_is_a_log(mode: &str) {
 #[test]
 fn a_pipe_is_a_log() {
     for mode in ["on", "required", "strict"] {
-        pipe_is_a_log(mode);
+        pipe_is_a_log(mode, "/dev/stdout");
+    }
+    for path in ["/proc/self/fd/1", "/dev/fd/1", "./access.log"] {
+        pipe_is_a_log("on", path);
     }
 }
 

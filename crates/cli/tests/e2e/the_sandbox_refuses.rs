@@ -4,8 +4,8 @@ use std::process::Output;
 
 use offramp_testkit::process::temp_dir;
 
-use crate::instance::{Home, LIFE, ask};
-use crate::offramp::offramp;
+use crate::support::instance::{Home, LIFE, ask};
+use crate::support::offramp::offramp;
 
 fn trial(head: &str) -> Output {
     let (home, outside) = (Home::new(), temp_dir());

@@ -4,12 +4,12 @@ use std::fs;
 
 use offramp_testkit::server::{Listen, Server};
 
-use crate::http_app::{Seen, named};
-use crate::http_curl::{HTTP, get};
-use crate::instance::{CERTIFICATE, Home, Instance, cause, text};
-use crate::offramp::{output, stderr};
 use crate::reload_loses_no_request::reload;
-use crate::signed_tokens::{
+use crate::support::http_app::{Seen, named};
+use crate::support::http_curl::{HTTP, get};
+use crate::support::instance::{CERTIFICATE, Home, Instance, cause, text};
+use crate::support::offramp::{output, stderr};
+use crate::support::signed_tokens::{
     AUDIENCE, EARLY, ED_KEY, EDDSA, ENDED, ES256, ES384, HS256, ISSUER, KEYS, NONE, RS256, STRANGER,
     TokenSigner,
 };

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use offramp_testkit::process::Signal;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::authority::Authority;
-use crate::instance::{Home, LIFE};
-use crate::openssl::echo;
+use crate::support::authority::Authority;
+use crate::support::instance::{Home, LIFE};
+use crate::support::openssl::echo;
 
 const CERTIFICATES: usize = 200;
 const DAY: Duration = Duration::from_secs(24 * 3600);

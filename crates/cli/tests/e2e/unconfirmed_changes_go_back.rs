@@ -6,18 +6,13 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
 
-use offramp_testkit::process::{Signal, Source};
+use offramp_testkit::process::{Signal, Source, free_address};
 use offramp_testkit::server::{Listen, Server, apps};
 use serde_json::Value;
 
-use crate::crowd::{close, connect, get, trusting};
-use crate::instance::{CERTIFICATE, Home, Instance};
-use crate::offramp::{output, stderr, stdout};
-
-/// A port that was free a moment ago.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
+use crate::support::crowd::{close, connect, get, trusting};
+use crate::support::instance::{CERTIFICATE, Home, Instance};
+use crate::support::offramp::{output, stderr, stdout};
 
 fn listener(address: SocketAddr) -> String {
     format!("[[listener]]\naddress = \"{address}\"\nmode = \"http\"\n")
@@ -53,7 +48,7 @@ fn new(instance: &Instance, text: &str) {
 #[test]
 fn nobody_takes_the_port_and_lost_files_are_remembered() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let (old, next) = (free(), free());
+    let (old, next) = (free_address(), free_address());
     let rest = format!("{CERTIFICATE}[[route]]\nserver = \"{}\"\n", app.address());
     let instance = Home::new().run(&format!("{}{rest}", listener(old)));
     let config = trusting(&instance.home.ca.certificate());
@@ -103,13 +98,13 @@ fn lost_folders_are_in_the_way_of_nothing() {
     let home = Home::new();
     let (www, state) = (home.file("www"), home.file("state"));
     fs::create_dir(&www).unwrap();
-    let (old, next) = (free(), free());
+    let (old, next) = (free_address(), free_address());
     let admin = "[admin]\naddress = \"unix:admin.sock\"\n";
     let before = format!(
         "{admin}[access_log]\nhash = [\"client\"]\n{}{}[[route]]\nhost = \"localhost\"\nserver = \"{}\"\n\
          [[route]]\nhost = \"localhost\"\npath = \"/files\"\nroot = \"{}\"\n",
         listener(old),
-        listener(free()).replace("[[listener]]", "[[listener]]\nname = \"second\""),
+        listener(free_address()).replace("[[listener]]", "[[listener]]\nname = \"second\""),
         app.address(),
         www.display()
     );
@@ -177,7 +172,7 @@ fn lost_folders_are_in_the_way_of_nothing() {
 #[test]
 fn what_stands_in_the_way_is_told_and_the_way_back_is_tried_until_it_works() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let (old, next) = (free(), free());
+    let (old, next) = (free_address(), free_address());
     let text = |address: SocketAddr| {
         format!("[metrics]\naddress = \"{address}\"\n{}", Home::one_route(app.address()))
     };

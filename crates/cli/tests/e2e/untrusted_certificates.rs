@@ -7,11 +7,11 @@ use std::process::Command;
 use offramp_testkit::process::{Process, require};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::client_pki::{openssl, pin};
-use crate::http_curl::get;
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
-use crate::nginx::nginx;
-use crate::openssl::{echo, refused};
+use crate::support::client_pki::{openssl, pin};
+use crate::support::http_curl::get;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE, ask, cause, text};
+use crate::support::nginx::nginx;
+use crate::support::openssl::{echo, refused};
 
 /// What `openssl ca` issues, and for whom.
 const CONFIGURATION: &str = "\

@@ -1,22 +1,22 @@
 //! SIGUSR2 where nothing comes of it: the process serves on, and the log says why.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
-use offramp_testkit::process::Signal;
+use offramp_testkit::process::{Signal, require, write_program};
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{connect, get, trusting};
-use crate::instance::Home;
-use crate::upgrade::{Upgraded, install, run_at};
+use crate::support::crowd::{connect, get, trusting};
+use crate::support::instance::Home;
+use crate::support::offramp::{offramp, output, stderr};
+use crate::support::upgrade::{Upgraded, install, run_at};
 use crate::upgrades_keep_the_admin_socket::ctl;
 
 /// Puts a shell script in the place of the program.
 pub(crate) fn script(program: &Path, text: &str) {
     let fresh = program.with_extension("new");
-    fs::write(&fresh, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&fresh, &format!("#!/bin/sh\n{text}\n"));
     fs::rename(fresh, program).unwrap();
 }
 
@@ -103,4 +103,29 @@ fn an_order_to_stop_ends_an_upgrade_too() {
         stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X'])).then_some(())
     });
     upgraded.stop();
+}
+
+/// The first process of a container, as of every PID namespace: the kernel would end the new process with the old one.
+#[test]
+fn the_first_process_of_a_container_is_not_replaced() {
+    let mut command = Command::new(require("unshare", "util-linux"));
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-current-user"]);
+    }
+    let home = Home::new();
+    let offramp = offramp(home.path(), &["run", "--config"]);
+    command.args(["--pid", "--fork", "--kill-child"]).arg(offramp.get_program()).args(offramp.get_args());
+    for (name, value) in offramp.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.current_dir(home.path());
+    let instance = home.start(command, &Home::one_route("127.0.0.1:1"));
+    let asked = output(instance.home.path(), &["ctl", "-c", "offramp.toml", "upgrade"]);
+    let said = stderr(&asked);
+    assert!(asked.status.code() == Some(1) && said.contains("first process of a container"), "{said}");
+    let status = output(instance.home.path(), &["ctl", "-c", "offramp.toml", "status"]);
+    assert!(status.status.success(), "{}", stderr(&status));
 }

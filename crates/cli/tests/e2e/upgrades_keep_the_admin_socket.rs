@@ -7,10 +7,10 @@ use offramp_testkit::process::{Process, Source};
 use offramp_testkit::server::{Listen, Server, apps};
 use serde_json::Value;
 
-use crate::crowd::{close, connect, get, trusting, until};
-use crate::instance::{Home, LIFE};
-use crate::offramp::{offramp, output, stderr, stdout};
-use crate::upgrade::Upgraded;
+use crate::support::crowd::{close, connect, get, trusting, until};
+use crate::support::instance::{Home, LIFE};
+use crate::support::offramp::{offramp, output, stderr, stdout};
+use crate::support::upgrade::Upgraded;
 
 /// What `offramp ctl` answers in JSON.
 pub(crate) fn ctl(upgraded: &Upgraded, arguments: &[&str]) -> Value {

@@ -8,12 +8,12 @@ use offramp_testkit::process::Signal;
 use offramp_testkit::server::{Listen, Server};
 use serde_json::Value;
 
-use crate::crowd::{Tls, close, connect, get, tcp, trusting};
-use crate::http_app::{app, respond};
-use crate::instance::{CERTIFICATE, Home};
-use crate::logs_desk::{hold, release, until};
-use crate::offramp::{output, stderr, stdout};
-use crate::upgrade::Upgraded;
+use crate::support::crowd::{Tls, close, connect, get, tcp, trusting};
+use crate::support::http_app::{app, respond};
+use crate::support::instance::{CERTIFICATE, Home};
+use crate::support::logs_desk::{hold, release, until};
+use crate::support::offramp::{output, stderr, stdout};
+use crate::support::upgrade::Upgraded;
 use crate::upgrades_keep_the_admin_socket::ctl;
 
 fn named(name: &'static str) -> Server {
@@ -77,20 +77,31 @@ fn a_drained_server_stays_drained_and_nothing_is_lost_without_a_word() {
         upgraded.until_others_ended();
     }
     assert_eq!(upgraded.logged("were taken over").len(), 2);
-    // What waits to be confirmed, and what is no change of an item, cannot pass over.
+    // What waits to be confirmed cannot pass over.
     ctl(&upgraded, &["server", "disable", "shop", &server, "--confirm", "1h"]);
     let said = refused(&upgraded, &["upgrade"]);
     assert!(said.contains("waits to be confirmed") && said.contains("ctl rollback"), "{said}");
     ctl(&upgraded, &["rollback"]);
     assert_eq!(states(&upgraded), ["draining", "up"]);
+    // A whole configuration passes over while the file is as it was, comments and all.
     let file = fs::read_to_string(instance.home.file("offramp.toml")).unwrap();
     let other =
         file.replace("[[route]]", "[[route]]\nhost = \"other.example\"\nbackend = \"shop\"\n[[route]]");
     fs::write(instance.home.file("new.toml"), other).unwrap();
     ctl(&upgraded, &["apply", "new.toml"]);
+    upgraded.upgrade();
+    upgraded.until_others_ended();
+    assert_eq!(ctl(&upgraded, &["status"])["routes"], 2);
+    // Not where both were changed: a route before the others is no change of an item.
+    fs::write(
+        instance.home.file("offramp.toml"),
+        format!("watch = false\n{file}[limits]\nidle_timeout = \"9m\"\n"),
+    )
+    .unwrap();
     let said = refused(&upgraded, &["upgrade"]);
     assert!(said.contains("would be lost") && said.contains("other.example"), "{said}");
     assert!(upgraded.fails().contains("would be lost"), "SIGUSR2 does not lose them either");
+    fs::write(instance.home.file("offramp.toml"), &file).unwrap();
     upgraded.upgrade_by(|| {
         ctl(&upgraded, &["upgrade", "--force"]);
     });

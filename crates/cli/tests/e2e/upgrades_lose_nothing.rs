@@ -11,11 +11,11 @@ use offramp_testkit::server::{Listen, Server, apps};
 use rustls::ClientConfig;
 
 use crate::certificates_are_swapped_in_time::shown;
-use crate::crowd::{Crowd, Tls, close, connect, echo, get, tcp, trusting, until};
-use crate::instance::{CERTIFICATE, Home};
-use crate::logs_desk;
-use crate::openssl;
-use crate::upgrade::Upgraded;
+use crate::support::crowd::{Crowd, Tls, close, connect, echo, get, tcp, trusting, until};
+use crate::support::instance::{CERTIFICATE, Home};
+use crate::support::logs_desk;
+use crate::support::openssl;
+use crate::support::upgrade::Upgraded;
 
 /// Clients that do something again and again until they are stopped.
 pub(crate) struct Load {
@@ -127,7 +127,8 @@ fn no_request_and_no_stream_fails_over_ten_upgrades() {
         Server::start(&Listen::Ipv4, apps::echo).unwrap(),
     );
     let text = format!(
-        "workers = 2\n[access_log]\noutput = \"./events\"\n[limits]\ndrain_timeout = \"10m\"\n{CERTIFICATE}{}{}{}{}{}{}",
+        "workers = 2\n[access_log]\noutput = \"./events\"\n[limits]\nhandshake_timeout = \"1m\"\ndrain_timeout = \"10m\"\n\
+         {CERTIFICATE}{}{}{}{}{}{}",
         listener("relayed", "tcp"),
         listener("blind", "tcp"),
         listener("default", "http"),

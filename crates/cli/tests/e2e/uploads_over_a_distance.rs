@@ -1,65 +1,23 @@
-//! Uploads from clients that are far away: windows of HTTP/2 grow until they hold nobody up. The distance is a relay that
-//! passes bytes on when their time has come.
+//! Uploads from far clients: windows of HTTP/2 grow with the path.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use offramp_testkit::process::require;
-use offramp_testkit::server::{Listen, Server, Stream};
+use offramp_testkit::server::{Address, Listen, Server, Stream};
 
-use crate::http_curl::HTTP;
-use crate::instance::{CERTIFICATE, Home, Instance, ask};
+use crate::support::distance::relay;
+use crate::support::http_curl::HTTP;
+use crate::support::instance::{CERTIFICATE, Home, Instance, ask};
 
 /// One way.
 const DELAY: Duration = Duration::from_millis(40);
 const UPLOAD: usize = 6 << 20;
 /// The window with which uploads begin.
 const FIRST_WINDOW: usize = 256 << 10;
-
-/// A relay to `server`; gives where it listens. It ends with the process.
-fn relay(server: SocketAddr) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for client in listener.incoming().flatten() {
-            let Ok(server) = TcpStream::connect(server) else { continue };
-            for (from, to) in [(&client, &server), (&server, &client)] {
-                let _ = to.set_nodelay(true);
-                delayed(from.try_clone().unwrap(), to.try_clone().unwrap());
-            }
-        }
-    });
-    address
-}
-
-/// Passes on what comes, each piece when it has been under way for long enough.
-fn delayed(mut from: TcpStream, to: TcpStream) {
-    let (put, taken) = channel();
-    thread::spawn(move || late(&taken, to));
-    thread::spawn(move || {
-        let mut buffer = vec![0; 256 * 1024];
-        while let Ok(n @ 1..) = from.read(&mut buffer) {
-            if put.send((Instant::now() + DELAY, buffer[..n].to_vec())).is_err() {
-                return;
-            }
-        }
-    });
-}
-
-fn late(pieces: &Receiver<(Instant, Vec<u8>)>, mut to: TcpStream) {
-    for (due, piece) in pieces {
-        thread::sleep(due.saturating_duration_since(Instant::now()));
-        if to.write_all(&piece).is_err() {
-            return;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Write);
-}
 
 /// Takes a request with a body of [`UPLOAD`] bytes.
 fn take(mut stream: Stream) {
@@ -87,7 +45,7 @@ fn far(limits: &str) -> (Instance, Server, SocketAddr) {
     fs::write(home.file("upload"), vec![b'x'; UPLOAD]).unwrap();
     let route = "[[route]]\nserver = \"unix:app.sock\"\n";
     let instance = home.run(&format!("workers = 1\n{limits}{CERTIFICATE}{HTTP}{route}"));
-    let relay = relay(instance.address());
+    let relay = relay(Address::Tcp(instance.address()), DELAY);
     (instance, app, relay)
 }
 

@@ -10,12 +10,12 @@ use offramp_testkit::process::Signal;
 use offramp_testkit::server::{Listen, Server, Stream};
 use rustls::ClientConfig;
 
-use crate::crowd::{connect, offering, tcp, trusting};
-use crate::h2_client::kind::{HEADERS, WINDOW_UPDATE};
-use crate::h2_client::{END_STREAM, H2, data, post};
-use crate::http_curl::HTTP;
-use crate::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE};
 use crate::quiet_http_connections_wake_nobody::{is_stopped, sleeps, waits};
+use crate::support::crowd::{connect, offering, tcp, trusting};
+use crate::support::h2_client::kind::{HEADERS, WINDOW_UPDATE};
+use crate::support::h2_client::{END_STREAM, H2, data, post};
+use crate::support::http_curl::HTTP;
+use crate::support::instance::{CERTIFICATE, Home, Instance, LISTENER, PATIENCE};
 
 const MIB: usize = 1 << 20;
 const UPLOADS: u64 = 16;

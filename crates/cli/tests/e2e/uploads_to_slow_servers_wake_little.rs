@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use offramp_testkit::server::{Listen, Server, Stream};
 
-use crate::crowd::{connect, tcp, trusting};
-use crate::instance::{Home, Instance, PATIENCE};
 use crate::quiet_http_connections_wake_nobody::waits;
+use crate::support::crowd::{connect, tcp, trusting};
+use crate::support::instance::{Home, Instance, PATIENCE};
 use crate::uploads_pause_their_clients::while_stopped;
 
 const MIB: usize = 1 << 20;

@@ -7,12 +7,12 @@ use std::path::Path;
 use offramp_testkit::process::{Process, Source};
 use serde_json::Value;
 
-use crate::crowd::get;
-use crate::instance::{Home, Instance, LIFE, PATIENCE};
 use crate::limits_have_names::tcp_of;
-use crate::offramp::{offramp, stderr, stdout};
 use crate::open_connections_are_shown_and_closed::ctl;
-use crate::upgrade::{install, run_at};
+use crate::support::crowd::get;
+use crate::support::instance::{Home, Instance, LIFE, PATIENCE};
+use crate::support::offramp::{offramp, stderr, stdout};
+use crate::support::upgrade::{install, run_at};
 use crate::upgrades_fail_without_harm::script;
 
 const WEB: &str = "[limits]\nconnections_per_client = 2\n[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n\
@@ -134,7 +134,7 @@ fn watchers_hear_of_the_process() {
         some.events().iter().map(|event| event["what"].as_str().unwrap_or("?").to_owned()).collect();
     assert_eq!(whats, ["begun", "refused", "begun", "took_over", "begun", "ended"]);
     // Each line has a kind, and the page has a row for it.
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/admin.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/watch.md");
     let page = fs::read_to_string(page).unwrap();
     for event in all.events() {
         let kind = event["kind"].as_str().unwrap_or_else(|| panic!("{event}"));

@@ -6,8 +6,8 @@ use std::io::Write as _;
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::Home;
-use crate::upgrade::Upgraded;
+use crate::support::instance::Home;
+use crate::support::upgrade::Upgraded;
 use crate::upgrades_keep_the_admin_socket::ctl;
 
 fn text(app: &Server, watch: bool) -> String {

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 
 use offramp_testkit::server::Listen;
 
-use crate::crowd::tcp;
-use crate::http_app::named;
-use crate::instance::{Home, Instance};
-use crate::offramp::{output, stderr, stdout};
+use crate::support::crowd::tcp;
+use crate::support::http_app::named;
+use crate::support::instance::{Home, Instance};
+use crate::support::offramp::{output, stderr, stdout};
 
 /// The status and the head of the response for this host.
 fn ask(address: SocketAddr, host: &str) -> (u16, String) {

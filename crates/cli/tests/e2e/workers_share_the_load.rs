@@ -2,9 +2,9 @@
 
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::crowd::{Crowd, trusting};
-use crate::figures::Page;
-use crate::instance::Home;
+use crate::support::crowd::{Crowd, trusting};
+use crate::support::figures::Page;
+use crate::support::instance::Home;
 
 #[test]
 fn both_workers_serve() {

@@ -1,69 +1,64 @@
-//! `[acme.NAME]`, `tls.acme`, and what certificates of authorities need.
+//! `[acme.NAME]`, `tls.acme`, and the requirements of ACME certificates.
 
 use super::on_demand::on_demand;
-use super::{Reader, Sorted};
-use crate::error::{Problem, Span, shown};
+use super::{Sorted, ValueReader};
+use crate::error::{Problem, Span};
 use crate::model::{
-    AcmeCertificate, Authority, Challenge, Config, DirectoryUrl, DnsProvider, DnsUpdate, ExternalAccount,
-    FilePath, HostPattern, ImpliedCertificates, KeyType, Listener, Mode, Name, TsigAlgorithm, contact,
-    not_issuable,
+    AcmeAuthority, AcmeCertificate, Challenge, Config, DirectoryUrl, DnsProvider, HostPattern,
+    ImpliedCertificates, ListenerConfig, Mode, Name, not_issuable,
 };
 use crate::raw::{Section, Spanned};
 
-/// The authorities: those without mistakes, and the names of all.
+/// The authorities without mistakes, and the names of all.
 pub(super) struct Authorities {
-    pub(super) whole: Vec<Authority>,
+    pub(super) whole: Vec<AcmeAuthority>,
     names: Vec<String>,
 }
 
 impl Authorities {
-    /// The authority of a certificate, well-known ones among them; `None` for one with mistakes.
-    fn find(&self, name: &Name) -> Option<Authority> {
+    /// The authority of a certificate, well-known ones included; `None` for one with mistakes.
+    fn find(&self, name: &Name) -> Option<AcmeAuthority> {
         let written = self.names.iter().any(|known| known == name.as_str());
         let whole = self.whole.iter().find(|authority| authority.name == *name).cloned();
-        if written { whole } else { Authority::well_known(name) }
+        if written { whole } else { AcmeAuthority::well_known(name) }
     }
 }
 
-/// Reads the sections.
-pub(super) fn authorities(root: &Section, reader: &mut Reader<'_, '_>) -> Authorities {
+pub(super) fn authorities(root: &Section, reader: &mut ValueReader<'_, '_>) -> Authorities {
     let sections = root.named("acme");
     let names = sections.iter().map(|(name, _)| name.value.clone()).collect();
-    let mut whole: Vec<Authority> =
+    let mut whole: Vec<AcmeAuthority> =
         sections.iter().filter_map(|(name, section)| authority(name, section, reader)).collect();
     whole.sort_by(|one, other| one.name.cmp(&other.name));
     Authorities { whole, names }
 }
 
-fn authority(written: &Spanned<String>, section: &Section, reader: &mut Reader<'_, '_>) -> Option<Authority> {
+fn authority(
+    written: &Spanned<String>,
+    section: &Section,
+    reader: &mut ValueReader<'_, '_>,
+) -> Option<AcmeAuthority> {
     let before = reader.report.len();
     let at = reader.at(&written.span);
-    let name: Option<Name> = reader.tell(&written.span, written.value.parse());
-    let directory = directory(written, section, reader);
-    let mut authority = Authority::new(name?, directory?);
+    let name: Option<Name> = reader.ok_or_report(&written.span, written.value.parse());
+    let directory = implied_directory(written, section, reader);
+    let mut authority = AcmeAuthority::new(name?, directory?);
     authority.at = at;
-    authority.email = section.text("email").and_then(|text| reader.tell(&text.span, contact(text.value)));
-    if let Some(challenge) = section.text("challenge").and_then(|text| Challenge::from_word(text.value)) {
-        authority.challenge = challenge;
-    }
-    authority.ca = file(section, "ca", reader);
-    authority.profile = section.text("profile").map(|text| text.value.to_owned());
-    authority.eab = section.section("eab").and_then(|eab| {
-        let key_id = eab.text("key_id")?.value.to_owned();
-        Some(ExternalAccount { key_id, key_file: file(eab, "key_file", reader)? })
-    });
-    authority.dns = file(section, "dns_hook", reader).map(DnsProvider::Hook);
+    reader.fill("acme.*", section, &mut authority);
+    authority.eab = section.section("eab").and_then(|eab| reader.whole("acme.*.eab", eab));
+    authority.dns = reader.file(section, "dns_hook").map(DnsProvider::Hook);
     if let Some(update) = section.section("dns_update") {
         if section.mentions("dns_hook") {
             let problem = Problem::new("TXT records are set either by a program or by DNS updates");
             let help = "keep one of `dns_hook` and `dns_update`";
             reader.report.whole(section.key_span("dns_update"), problem.help(help));
         }
-        authority.dns = dns_update(update, reader).map(DnsProvider::Update);
+        authority.dns = reader.whole("acme.*.dns_update", update).map(DnsProvider::Update);
     }
-    authority.dns_wait = section.duration("dns_wait").unwrap_or(authority.dns_wait);
     dns(section, &authority, &written.span, reader);
-    if Authority::wants_account(&written.value) && !section.mentions("eab") && !section.mentions("directory")
+    if AcmeAuthority::wants_account(&written.value)
+        && !section.mentions("eab")
+        && !section.mentions("directory")
     {
         let problem = Problem::new(format!("{} issues only for accounts that exist there", written.value));
         let help = "add eab = { key_id = \"…\", key_file = \"FILE\" } with what its web page gives you";
@@ -72,14 +67,16 @@ fn authority(written: &Spanned<String>, section: &Section, reader: &mut Reader<'
     (reader.report.len() == before).then_some(authority)
 }
 
-fn directory(name: &Spanned<String>, section: &Section, reader: &mut Reader<'_, '_>) -> Option<DirectoryUrl> {
-    if let Some(text) = section.text("directory") {
-        return reader.parsed(&text);
-    }
+/// The directory of an authority that writes none; a written one is read with the other keys.
+fn implied_directory(
+    name: &Spanned<String>,
+    section: &Section,
+    reader: &mut ValueReader<'_, '_>,
+) -> Option<DirectoryUrl> {
     if section.mentions("directory") {
-        return None;
+        return Some(DirectoryUrl::default());
     }
-    let known = Authority::well_known_url(&name.value);
+    let known = AcmeAuthority::well_known_url(&name.value);
     if known.is_none() {
         let problem = Problem::new(format!("[acme.{}] has no `directory`", name.value));
         reader.report.whole(&name.span, problem.help("add the URL that the authority gives"));
@@ -87,35 +84,8 @@ fn directory(name: &Spanned<String>, section: &Section, reader: &mut Reader<'_, 
     known
 }
 
-fn file(section: &Section, key: &str, reader: &mut Reader<'_, '_>) -> Option<FilePath> {
-    let text = section.text(key)?;
-    let file = reader.origin(&text.span).file(text.value);
-    reader.tell(&text.span, file)
-}
-
-fn dns_update(section: &Section, reader: &mut Reader<'_, '_>) -> Option<DnsUpdate> {
-    let server = section.text("server").and_then(|text| {
-        let address = text.value.parse().map_err(|_| {
-            let problem = Problem::new(format!("`{}` is not an address with a port", shown(text.value)));
-            problem.help("write an address such as \"192.0.2.53:53\": names are not looked up")
-        });
-        reader.tell(&text.span, address)
-    });
-    let mut name = |key| section.text(key).and_then(|text| reader.parsed(&text));
-    let (zone, key_name) = (name("zone"), name("key_name"));
-    let key_file = file(section, "key_file", reader);
-    let algorithm = section.text("algorithm").and_then(|text| TsigAlgorithm::from_word(text.value));
-    Some(DnsUpdate {
-        server: server?,
-        zone: zone?,
-        key_name: key_name?,
-        key_file: key_file?,
-        algorithm: algorithm.unwrap_or(TsigAlgorithm::HmacSha256),
-    })
-}
-
-/// Holds the keys of dns-01 against the challenge.
-fn dns(section: &Section, authority: &Authority, span: &Span, reader: &mut Reader<'_, '_>) {
+/// Checks the keys of dns-01 against the challenge.
+fn dns(section: &Section, authority: &AcmeAuthority, span: &Span, reader: &mut ValueReader<'_, '_>) {
     if authority.challenge == Challenge::Dns01 {
         if authority.dns.is_none() && !section.mentions("dns_hook") && !section.mentions("dns_update") {
             let problem = Problem::new("the challenge dns-01 needs a way to set TXT records");
@@ -129,18 +99,18 @@ fn dns(section: &Section, authority: &Authority, span: &Span, reader: &mut Reade
     }
 }
 
-/// The certificate of a `[[certificate]]` with `acme`; `hosts` are those of the routes.
+/// Reads the certificate of a `[[certificate]]` with `acme`; `hosts` are those of the routes.
 pub(super) fn certificate(
     section: &Section,
     hosts: &[HostPattern],
     authorities: &Authorities,
-    reader: &mut Reader<'_, '_>,
+    reader: &mut ValueReader<'_, '_>,
 ) -> Option<AcmeCertificate> {
     let before = reader.report.len();
-    reader.not_empty(section, "acme", "name an authority, such as \"letsencrypt\"");
-    let names = reader.list(section, "acme", |text: &Spanned<String>, _| named(&text.value, authorities));
-    let asked: Vec<Authority> = names.iter().filter_map(|name| authorities.find(name)).collect();
-    reader.not_empty(section, "names", "leave it out for the hosts of the routes");
+    let plain: AcmeCertificate = reader.filled("certificate", section);
+    exist(section, authorities, reader);
+    let asked: Vec<AcmeAuthority> =
+        plain.authorities.iter().filter_map(|name| authorities.find(name)).collect();
     let mut subjects =
         reader.list(section, "names", |text: &Spanned<String>, _| subject(&text.value, &asked));
     let on_demand = section.section("on_demand").map(|demanded| on_demand(section, demanded, &asked, reader));
@@ -154,22 +124,26 @@ pub(super) fn certificate(
             reader.report.whole(section.key_span("acme"), problem.help("add names = [\"HOST\"]"));
         }
     }
-    let key_type = section.text("key_type").and_then(|text| KeyType::from_word(text.value));
-    (reader.report.len() == before).then(|| AcmeCertificate {
-        authorities: names,
-        names: subjects,
-        key_type: key_type.unwrap_or(KeyType::P256),
-        reuse_key: section.bool("reuse_key") == Some(true),
-        on_demand,
-    })
+    let is_sound = reader.report.len() == before && !section.has_wrong();
+    is_sound.then_some(AcmeCertificate { names: subjects, on_demand, ..plain })
 }
 
-fn named(text: &str, authorities: &Authorities) -> Result<Name, Problem> {
-    let name: Name = text.parse()?;
-    if authorities.names.iter().any(|known| known == text) || Authority::well_known(&name).is_some() {
-        return Ok(name);
+/// Reports the names of `acme` that no authority has.
+fn exist(section: &Section, authorities: &Authorities, reader: &mut ValueReader<'_, '_>) {
+    for text in section.list("acme").unwrap_or_default() {
+        // One that is no name is reported where the list is read.
+        if let Ok(name) = text.value.parse::<Name>() {
+            reader.ok_or_report(&text.span, named(&name, authorities));
+        }
     }
-    if Authority::wants_account(text) {
+}
+
+fn named(name: &Name, authorities: &Authorities) -> Result<(), Problem> {
+    let text = name.as_str();
+    if authorities.names.iter().any(|known| known == text) || AcmeAuthority::well_known(name).is_some() {
+        return Ok(());
+    }
+    if AcmeAuthority::wants_account(text) {
         let problem = Problem::new(format!("{text} issues only for accounts that exist there"));
         return Err(problem.help(format!("add [acme.{text}] with `eab`")));
     }
@@ -177,7 +151,7 @@ fn named(text: &str, authorities: &Authorities) -> Result<Name, Problem> {
     Err(problem.help("add it with its `directory`, or use \"letsencrypt\""))
 }
 
-fn subject(text: &str, asked: &[Authority]) -> Result<HostPattern, Problem> {
+fn subject(text: &str, asked: &[AcmeAuthority]) -> Result<HostPattern, Problem> {
     if text.parse::<std::net::IpAddr>().is_ok() {
         let problem = Problem::new(format!(
             "`{text}` is an address: certificates of an authority are ordered for names only"
@@ -188,8 +162,8 @@ fn subject(text: &str, asked: &[Authority]) -> Result<HostPattern, Problem> {
     issuable(&host, asked).map(|()| host)
 }
 
-/// Whether every authority that may be asked can issue for the host.
-fn issuable(host: &HostPattern, asked: &[Authority]) -> Result<(), Problem> {
+/// Checks that every configured authority can issue for the host.
+fn issuable(host: &HostPattern, asked: &[AcmeAuthority]) -> Result<(), Problem> {
     issuable_on_demand(host, asked)?;
     let by_name = asked.iter().find(|one| one.challenge != Challenge::Dns01);
     if let (HostPattern::Wildcard(_), Some(authority)) = (host, by_name) {
@@ -199,8 +173,8 @@ fn issuable(host: &HostPattern, asked: &[Authority]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The same for a pattern whose names are ordered one by one, so that a wildcard is none.
-pub(super) fn issuable_on_demand(host: &HostPattern, asked: &[Authority]) -> Result<(), Problem> {
+/// Like [`issuable`], for a pattern whose names are ordered one by one, so that no wildcard is ordered.
+pub(super) fn issuable_on_demand(host: &HostPattern, asked: &[AcmeAuthority]) -> Result<(), Problem> {
     if let Some(why) = not_issuable(host).filter(|_| asked.iter().any(|one| one.ca.is_none())) {
         let problem = Problem::new(format!("no public authority may issue for `{host}`: {why}"));
         return Err(problem.help("use the local CA: local = true"));
@@ -208,19 +182,16 @@ pub(super) fn issuable_on_demand(host: &HostPattern, asked: &[Authority]) -> Res
     Ok(())
 }
 
-/// Holds what is asked of authorities against the listeners, and `tls.acme` against the authorities.
+/// Checks ACME certificates against the listeners, and `tls.acme` against the authorities.
 pub(super) fn between(
     root: &Section,
-    listeners: &Sorted<'_, Listener>,
+    listeners: &Sorted<'_, ListenerConfig>,
     authorities: &Authorities,
     config: &Config,
-    reader: &mut Reader<'_, '_>,
+    reader: &mut ValueReader<'_, '_>,
 ) {
     if let Some(tls) = root.section("tls") {
-        reader.not_empty(tls, "acme", "leave it out for the only [acme.NAME], or letsencrypt");
-        for text in tls.list("acme").unwrap_or_default() {
-            reader.tell(&text.span, named(&text.value, authorities));
-        }
+        exist(tls, authorities, reader);
         if config.tls.certificates == ImpliedCertificates::Acme
             && !tls.mentions("acme")
             && authorities.names.len() > 1
@@ -238,9 +209,9 @@ pub(super) fn between(
     unused(root, config, reader);
 }
 
-/// A section that no certificate names has no effect: it may be a slip of the pen, or left over.
-fn unused(root: &Section, config: &Config, reader: &mut Reader<'_, '_>) {
-    // A certificate with a mistake is not known, and may be the one that names it.
+/// Warns about a section that no certificate names, which may be a typing error or a leftover.
+fn unused(root: &Section, config: &Config, reader: &mut ValueReader<'_, '_>) {
+    // A certificate with a mistake is unknown, and may be the one that names it.
     if reader.report.len() > 0 {
         return;
     }
@@ -255,8 +226,8 @@ fn unused(root: &Section, config: &Config, reader: &mut Reader<'_, '_>) {
     }
 }
 
-/// A challenge that no listener can answer will never succeed.
-fn challenges(root: &Section, config: &Config, reader: &mut Reader<'_, '_>) {
+/// Reports a challenge that no listener can answer, which would never succeed.
+fn challenges(root: &Section, config: &Config, reader: &mut ValueReader<'_, '_>) {
     let tls = config.listeners.iter().any(|listener| listener.tls);
     let http = config.listeners.iter().any(|listener| !listener.tls && listener.mode == Mode::Http);
     for authority in config.asked_authorities() {

@@ -1,27 +1,23 @@
-//! `[[certificate]]`: files, a folder, the local CA or an authority, and at most one default.
+//! `[[certificate]]`: files, a directory, the local CA or an authority, and at most one default.
 
-use super::Reader;
+use super::ValueReader;
 use super::acme::{self, Authorities};
 use crate::error::{Problem, Span};
-use crate::model::{Certificate, CertificateName, CertificateSource, DefaultRole, HostPattern};
+use crate::model::{CertificateConfig, CertificateName, CertificateSource, DefaultRole, HostPattern};
 use crate::raw::{Section, Spanned};
 
-/// The certificates without mistakes, and the indexes of those that write no names where `hosts` are theirs.
+/// The certificates without mistakes, and the indexes of those without names of their own that get `hosts`.
 pub(super) fn certificates(
     root: &Section,
     hosts: &[CertificateName],
     authorities: &Authorities,
-    reader: &mut Reader<'_, '_>,
-) -> (Vec<Certificate>, Vec<usize>) {
+    reader: &mut ValueReader<'_, '_>,
+) -> (Vec<CertificateConfig>, Vec<usize>) {
     let (mut certificates, mut named_by_routes) = (Vec::new(), Vec::new());
     let mut first_default: Option<&Span> = None;
     for section in root.sections("certificate") {
-        let role = match section.bool("default") {
-            None => DefaultRole::Unsaid,
-            Some(true) => DefaultRole::Always,
-            Some(false) => DefaultRole::Never,
-        };
-        if role == DefaultRole::Always {
+        let plain: CertificateConfig = reader.filled("certificate", section);
+        if plain.default == DefaultRole::Always {
             let here = section.key_span("default");
             if let Some(first) = first_default {
                 let line = reader.report.source.place(first.start).line;
@@ -36,7 +32,7 @@ pub(super) fn certificates(
             if takes_names && !section.mentions("names") {
                 named_by_routes.push(certificates.len());
             }
-            certificates.push(Certificate { source, default: role, at: reader.at(&section.span) });
+            certificates.push(CertificateConfig { source, at: reader.at(&section.span), ..plain });
         }
     }
     (certificates, named_by_routes)
@@ -46,7 +42,7 @@ fn source(
     section: &Section,
     hosts: &[CertificateName],
     authorities: &Authorities,
-    reader: &mut Reader<'_, '_>,
+    reader: &mut ValueReader<'_, '_>,
 ) -> Option<CertificateSource> {
     let local = section.bool("local") == Some(true);
     if section.mentions("directory") {
@@ -76,7 +72,7 @@ fn source(
     if local { from_local_ca(section, hosts, reader) } else { from_files(section, reader) }
 }
 
-fn from_directory(section: &Section, reader: &mut Reader<'_, '_>) -> Option<CertificateSource> {
+fn from_directory(section: &Section, reader: &mut ValueReader<'_, '_>) -> Option<CertificateSource> {
     let others = ["cert", "key", "ocsp", "local", "names", "acme", "key_type", "reuse_key", "on_demand"];
     if let Some(other) = others.into_iter().find(|name| section.mentions(name)) {
         let problem = Problem::new(format!("`{other}` cannot go with `directory`"));
@@ -84,16 +80,14 @@ fn from_directory(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Cert
         reader.report.local(section.key_span(other), problem.help(help));
         return None;
     }
-    let text = section.text("directory")?;
-    let path = reader.origin(&text.span).file(text.value);
-    Some(CertificateSource::Directory { path: reader.tell(&text.span, path)? })
+    Some(CertificateSource::Directory { path: reader.file(section, "directory")? })
 }
 
 fn from_authority(
     section: &Section,
     hosts: &[CertificateName],
     authorities: &Authorities,
-    reader: &mut Reader<'_, '_>,
+    reader: &mut ValueReader<'_, '_>,
 ) -> Option<CertificateSource> {
     if let Some(other) = ["local", "cert", "key"].into_iter().find(|key| section.mentions(key)) {
         let problem = Problem::new(format!("a certificate of an authority has no `{other}`"));
@@ -115,10 +109,9 @@ fn from_authority(
 fn from_local_ca(
     section: &Section,
     hosts: &[CertificateName],
-    reader: &mut Reader<'_, '_>,
+    reader: &mut ValueReader<'_, '_>,
 ) -> Option<CertificateSource> {
     let before = reader.report.len();
-    reader.not_empty(section, "names", "leave it out for the hosts of the routes");
     let mut names = reader.list(section, "names", |text: &Spanned<String>, _| text.value.parse());
     if names.is_empty() {
         names = hosts.to_vec();
@@ -126,7 +119,7 @@ fn from_local_ca(
     (reader.report.len() == before).then_some(CertificateSource::Local { names })
 }
 
-fn from_files(section: &Section, reader: &mut Reader<'_, '_>) -> Option<CertificateSource> {
+fn from_files(section: &Section, reader: &mut ValueReader<'_, '_>) -> Option<CertificateSource> {
     if section.mentions("names") {
         let problem = Problem::new("the names of a certificate from a file are in the file");
         reader.report.local(
@@ -145,11 +138,7 @@ fn from_files(section: &Section, reader: &mut Reader<'_, '_>) -> Option<Certific
             .whole(span, problem.help("add cert = \"FILE\", directory = \"FOLDER\", or local = true"));
         return None;
     }
-    let mut file = |name: &str| {
-        let text = section.text(name)?;
-        let file = reader.origin(&text.span).file(text.value);
-        reader.tell(&text.span, file)
-    };
+    let mut file = |name: &str| reader.file(section, name);
     let (cert, key, ocsp) = (file("cert"), file("key"), file("ocsp"));
     Some(CertificateSource::Files { cert: cert?, key, ocsp })
 }

@@ -1,29 +1,33 @@
-//! What items say against each other: doubled names and addresses, routes that hide routes, routes on
-//! listeners that cannot serve them, and what is never used.
+//! Conflicts between items: duplicate names and addresses, routes that hide routes, routes on unsuitable
+//! listeners, and unused items.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{Problem, Report, Span, shown};
-use crate::model::{Config, ListenAddress, Listener, Listeners, Mode, Route, Target};
+use crate::error::{Problem, ProblemCollector, Span, shown};
+use crate::keys::{self, Key};
+use crate::model::{
+    Config, ListenAddress, ListenerConfig, Listeners, Mode, Name, Protocol, RouteConfig, RouteTarget,
+};
 use crate::raw::Section;
 
-/// Reports every conflict between items that are right by themselves.
+/// Reports every conflict between items that are valid by themselves.
 pub(super) fn between(
     root: &Section,
-    listeners: &[(Listener, &Section)],
-    routes: &[(Route, &Section)],
+    listeners: &[(ListenerConfig, &Section)],
+    routes: &[(RouteConfig, &Section)],
     config: &Config,
-    report: &mut Report<'_>,
+    report: &mut ProblemCollector<'_>,
 ) {
     names(root, report);
     addresses(root, listeners, config, report);
     duplicate_routes(routes, report);
     plain_listeners(routes, config, report);
     clear_text(routes, config, report);
+    upgrades(routes, config, report);
     unused(root, listeners, config, report);
 }
 
-/// A first occurrence, to be named where the second is found.
+/// Records a first occurrence, to be named where the second is found.
 fn remember<K: Ord>(seen: &mut BTreeMap<K, Span>, key: K, span: &Span) -> Option<Span> {
     match seen.entry(key) {
         std::collections::btree_map::Entry::Occupied(first) => Some(first.get().clone()),
@@ -34,11 +38,11 @@ fn remember<K: Ord>(seen: &mut BTreeMap<K, Span>, key: K, span: &Span) -> Option
     }
 }
 
-fn line(report: &Report<'_>, span: &Span) -> usize {
+fn line(report: &ProblemCollector<'_>, span: &Span) -> usize {
     report.source.place(span.start).line
 }
 
-fn names(root: &Section, report: &mut Report<'_>) {
+fn names(root: &Section, report: &mut ProblemCollector<'_>) {
     let mut seen = BTreeMap::new();
     for section in root.sections("listener") {
         let name = section.text("name").map_or_else(|| "default".to_owned(), |text| text.value.to_owned());
@@ -52,7 +56,12 @@ fn names(root: &Section, report: &mut Report<'_>) {
     }
 }
 
-fn addresses(root: &Section, listeners: &[(Listener, &Section)], config: &Config, report: &mut Report<'_>) {
+fn addresses(
+    root: &Section,
+    listeners: &[(ListenerConfig, &Section)],
+    config: &Config,
+    report: &mut ProblemCollector<'_>,
+) {
     // Port 0 is a different port each time.
     let fixed = |address: &ListenAddress| !matches!(address, ListenAddress::Ip(ip) if ip.port() == 0);
     let mut seen = BTreeMap::new();
@@ -66,10 +75,12 @@ fn addresses(root: &Section, listeners: &[(Listener, &Section)], config: &Config
             }
         }
     }
-    for (name, endpoint) in [("metrics", &config.metrics.endpoint), ("admin", &config.admin.endpoint)] {
+    for (name, endpoint) in
+        [("metrics", &config.telemetry.metrics.endpoint), ("admin", &config.admin.endpoint)]
+    {
         let address = endpoint.as_ref().map(|endpoint| &endpoint.address).filter(|address| fixed(address));
         let (Some(address), Some(section)) = (address, root.section(name)) else { continue };
-        let metrics = config.metrics.endpoint.as_ref().filter(|_| name == "admin");
+        let metrics = config.telemetry.metrics.endpoint.as_ref().filter(|_| name == "admin");
         let other = if config.listeners.iter().any(|listener| listener.addresses.contains(address)) {
             "a listener has"
         } else if metrics.is_some_and(|metrics| metrics.address == *address) {
@@ -82,7 +93,7 @@ fn addresses(root: &Section, listeners: &[(Listener, &Section)], config: &Config
     }
 }
 
-fn duplicate_routes(routes: &[(Route, &Section)], report: &mut Report<'_>) {
+fn duplicate_routes(routes: &[(RouteConfig, &Section)], report: &mut ProblemCollector<'_>) {
     let mut seen = BTreeMap::new();
     for (route, section) in routes {
         let listeners = match &route.listeners {
@@ -93,7 +104,7 @@ fn duplicate_routes(routes: &[(Route, &Section)], report: &mut Report<'_>) {
             if route.hosts.is_empty() { vec![None] } else { route.hosts.iter().map(Some).collect() };
         let protocols: Vec<_> =
             if route.alpn.is_empty() { vec![None] } else { route.alpn.iter().map(Some).collect() };
-        // One report for a pair of routes, however much they share.
+        // One report per pair of routes, however much they share.
         let mut first = None;
         for listener in listeners {
             for host in &hosts {
@@ -115,19 +126,20 @@ fn duplicate_routes(routes: &[(Route, &Section)], report: &mut Report<'_>) {
     }
 }
 
-fn plain_listeners(routes: &[(Route, &Section)], config: &Config, report: &mut Report<'_>) {
+fn plain_listeners(routes: &[(RouteConfig, &Section)], config: &Config, report: &mut ProblemCollector<'_>) {
     for (route, section) in routes {
         let Listeners::Named(names) = &route.listeners else {
             continue;
         };
         let plain = names.iter().filter_map(|name| config.listener(name)).find(|listener| !listener.tls);
-        let keys = ["client_auth", "passthrough", "deny_ja4", "tls", "host", "alpn"];
-        // A request names its host without TLS too.
-        let needed = |listener: &Listener| match listener.mode {
-            Mode::Tcp => &keys[..],
-            Mode::Http => &keys[..4],
+        let needing = |listener: &ListenerConfig| {
+            let of_requests = listener.mode == Mode::Http;
+            let keys = keys::in_section("route").filter(move |key| key.scope.needs_tls(of_requests));
+            // The key that needs TLS anywhere tells more than the host.
+            let (anywhere, here): (Vec<&Key>, Vec<&Key>) = keys.partition(|key| key.scope.needs_tls(true));
+            anywhere.into_iter().chain(here).map(Key::name).find(|name| section.mentions(name))
         };
-        let reason = plain.and_then(|listener| needed(listener).iter().find(|key| section.mentions(key)));
+        let reason = plain.and_then(needing);
         if let (Some(listener), Some(key)) = (plain, reason) {
             let problem =
                 Problem::new(format!("`{key}` needs TLS, but the listener `{}` has none", listener.name));
@@ -137,27 +149,50 @@ fn plain_listeners(routes: &[(Route, &Section)], config: &Config, report: &mut R
     }
 }
 
-/// Routes for all listeners that one of them hands out without TLS, while others have it: it is easily forgotten
-/// that a listener for redirects serves whatever names no listener.
-fn clear_text(routes: &[(Route, &Section)], config: &Config, report: &mut Report<'_>) {
+/// Reports routes with `upgrade` to servers that speak HTTP/2 only: those would need extended CONNECT (RFC 8441),
+/// which Offramp does not use towards servers.
+fn upgrades(routes: &[(RouteConfig, &Section)], config: &Config, report: &mut ProblemCollector<'_>) {
+    for (route, section) in routes {
+        let (Some(protocols), RouteTarget::Relay(relay)) = (&route.http.upgrade, &route.target) else {
+            continue;
+        };
+        let names = relay.to.backends();
+        let speaks_http2 = |name: &&&Name| {
+            config.backends.iter().any(|backend| backend.name == ***name && backend.protocol == Protocol::H2)
+        };
+        if protocols.is_empty() || names.is_empty() || names.iter().filter(speaks_http2).count() < names.len()
+        {
+            continue;
+        }
+        let text = format!(
+            "the servers of `{}` speak HTTP/2, over which no connection changes its protocol",
+            names[0]
+        );
+        let help = "leave `upgrade` out, or give the backend `protocol = \"h1\"` or `\"auto\"`";
+        report.whole(section.key_span("upgrade"), Problem::new(text).help(help));
+    }
+}
+
+/// Reports routes for all listeners that one of them serves without TLS, while others use TLS: a listener for
+/// redirects serves routes without `listeners` too, which is easily forgotten.
+fn clear_text(routes: &[(RouteConfig, &Section)], config: &Config, report: &mut ProblemCollector<'_>) {
     if !config.listeners.iter().any(|listener| listener.tls) {
         return;
     }
     for (route, section) in routes {
-        let is_content = matches!(route.target, Target::Relay(_) | Target::Files(_));
+        let is_content = matches!(route.target, RouteTarget::Relay(_) | RouteTarget::Files(_));
         if route.listeners != Listeners::All || !is_content {
             continue;
         }
         let plain = config.listeners.iter().filter(|listener| !listener.tls);
-        let serves = |listener: &&Listener| {
+        let serves = |listener: &&ListenerConfig| {
             let mut routes = config.routes_of(listener);
             let serves = routes.any(|one| one == route);
             serves && !config.routes_of(listener).any(|other| hides(other, route))
         };
         if let Some(listener) = plain.into_iter().find(serves) {
-            let hosts: Vec<String> = route.hosts.iter().map(|host| format!("`{host}`")).collect();
-            let of = if hosts.is_empty() { String::new() } else { format!(": {}", hosts.join(", ")) };
-            let text = format!("the listener `{}` serves this route in clear text{of}", listener.name);
+            let text =
+                format!("the listener `{}` serves this route in clear text: {}", listener.name, of(route));
             let problem = Problem::new(text);
             let help = "name its listeners with `listener`";
             report.warn(&section.span, problem.help(help));
@@ -165,8 +200,22 @@ fn clear_text(routes: &[(Route, &Section)], config: &Config, report: &mut Report
     }
 }
 
-/// Whether `other`, which names its listeners and so goes first there, takes everything that `route` matches.
-fn hides(other: &Route, route: &Route) -> bool {
+/// The requests that a route takes, in words: `a.test/x`, `b.test/x`, or `/x` of every host.
+fn of(route: &RouteConfig) -> String {
+    let path = if route.path.is_root() { "" } else { route.path.as_str() };
+    match (&route.hosts[..], path) {
+        ([], "") => "every host and path".to_owned(),
+        ([], path) => format!("`{path}` of every host"),
+        (hosts, path) => {
+            let hosts: Vec<String> = hosts.iter().map(|host| format!("`{host}{path}`")).collect();
+            hosts.join(", ")
+        }
+    }
+}
+
+/// Returns `true` if `other`, which names its listeners and so has precedence there, takes everything that
+/// `route` matches.
+fn hides(other: &RouteConfig, route: &RouteConfig) -> bool {
     let named = other.listeners != Listeners::All && other.alpn.is_empty();
     let hosts = other.hosts.is_empty()
         || !route.hosts.is_empty() && route.hosts.iter().all(|host| other.hosts.contains(host));
@@ -185,7 +234,12 @@ fn named_backends(route: &Section) -> Vec<&str> {
     single.chain(shares.iter().filter_map(|share| share.value.split_ascii_whitespace().next())).collect()
 }
 
-fn unused(root: &Section, listeners: &[(Listener, &Section)], config: &Config, report: &mut Report<'_>) {
+fn unused(
+    root: &Section,
+    listeners: &[(ListenerConfig, &Section)],
+    config: &Config,
+    report: &mut ProblemCollector<'_>,
+) {
     let routes = root.sections("route");
     let used: BTreeSet<&str> = routes.iter().flat_map(named_backends).collect();
     for (name, _) in root.named("backend").iter().filter(|(name, _)| !used.contains(&*name.value)) {
@@ -207,7 +261,7 @@ fn unused(root: &Section, listeners: &[(Listener, &Section)], config: &Config, r
             report.warn(&section.span, problem.help("every connection to it will be refused"));
         }
         let unix = listener.addresses.iter().all(|address| matches!(address, ListenAddress::Unix(_)));
-        // With a PROXY header they have one.
+        // With a PROXY header they have an address.
         let trusting = !listener.trusted_proxies.is_empty() && listener.accept_proxy.is_empty();
         let keys = [("accept_proxy", !listener.accept_proxy.is_empty()), ("trusted_proxies", trusting)];
         if let Some(key) = ["allow", "deny"].into_iter().find(|key| unix && section.mentions(key)) {

@@ -1,54 +1,66 @@
 //! `request_headers` and `response_headers` of a route: changes that leave the message whole.
 
-use super::Reader;
+use super::ValueReader;
 use crate::error::{Problem, Span, shown};
-use crate::model::header::{Act, refused};
+use crate::keys;
+use crate::model::foreign_variable;
+use crate::model::header::{Act, permitted};
 use crate::model::{
     HeaderChanges, HeaderField, HeaderName, HeaderTemplate, HeaderValue, HeaderVariable, TemplatePart,
 };
-use crate::raw::{Section, Spanned};
+use crate::raw::Section;
 
-/// The changes of one of the two keys, which is that of requests or of responses.
-pub(super) fn changes(section: &Section, key: &str, reader: &mut Reader<'_, '_>) -> HeaderChanges {
-    let Some(details) = section.section(key) else {
+/// Reads the changes of one of the two keys, for requests or responses.
+pub(super) fn changes(section: &Section, path: &str, reader: &mut ValueReader<'_, '_>) -> HeaderChanges {
+    let Some(details) = keys::find(path).and_then(|key| section.section(key.name())) else {
         return HeaderChanges::default();
     };
-    let of = |act| (act, key == "request_headers");
-    let set = fields(details, "set", of(Act::Set), reader);
-    let remove = removed(details, reader);
+    let of_requests = path == "route.request_headers";
+    let set = fields(details, "set", Act::Set, of_requests, reader);
+    let plain: HeaderChanges = reader.filled(path, details);
     for (at, (name, span)) in set.names.iter().enumerate() {
         if set.names[..at].iter().any(|(other, _)| other == name) {
             let problem = Problem::new(format!("`set` has `{name}` twice"));
             reader.report.local(span, problem.help("keep one of the two; `add` adds several"));
         }
-        if remove.contains(name) {
+        if plain.remove.contains(name) {
             let problem = Problem::new(format!("`{name}` is both set and removed"));
             reader.report.local(span, problem.help("leave it out of `remove`: `set` replaces what is there"));
         }
     }
-    HeaderChanges { set: set.fields, add: fields(details, "add", of(Act::Add), reader).fields, remove }
+    HeaderChanges {
+        set: set.fields,
+        add: fields(details, "add", Act::Add, of_requests, reader).fields,
+        ..plain
+    }
 }
 
-struct Fields {
-    /// Sorted by name.
+struct HeaderFields {
+    /// The fields, sorted by name.
     fields: Vec<HeaderField>,
-    /// Where each is written.
+    /// The place of each field.
     names: Vec<(HeaderName, Span)>,
 }
 
 fn fields(
     details: &Section,
     key: &str,
-    (act, of_requests): (Act, bool),
-    reader: &mut Reader<'_, '_>,
-) -> Fields {
-    let mut found = Fields { fields: Vec::new(), names: Vec::new() };
+    act: Act,
+    of_requests: bool,
+    reader: &mut ValueReader<'_, '_>,
+) -> HeaderFields {
+    let mut found = HeaderFields { fields: Vec::new(), names: Vec::new() };
     for (name, value) in details.pairs(key) {
         let parsed = name.value.parse().and_then(|parsed| permitted(parsed, act));
-        let parsed = reader.tell(&name.span, parsed);
+        let parsed = reader.ok_or_report(&name.span, parsed);
         found.names.extend(parsed.clone().map(|parsed| (parsed, name.span.clone())));
         let template = template(&name.value, &value.value, of_requests);
-        let value = reader.tell(&value.span, template);
+        if template.is_ok()
+            && let Some(problem) = foreign_variable::look(&value.value)
+        {
+            reader.report.warn(&value.span, problem);
+        }
+        let value = reader.ok_or_report(&value.span, template);
         found.fields.extend(parsed.zip(value));
     }
     // The sort is stable: values of one name keep their order.
@@ -56,7 +68,7 @@ fn fields(
     found
 }
 
-/// The value of a field, with variables that have a value by the time when it is sent.
+/// Parses the value of a field; its variables must be known when the field is sent.
 fn template(name: &str, text: &str, of_requests: bool) -> Result<HeaderTemplate, Problem> {
     text.parse::<HeaderValue>().map_err(|problem| {
         let said = format!("the value of `{}` cannot be that of a header field", shown(name));
@@ -71,20 +83,4 @@ fn template(name: &str, text: &str, of_requests: bool) -> Result<HeaderTemplate,
         );
     }
     Ok(template)
-}
-
-fn removed(details: &Section, reader: &mut Reader<'_, '_>) -> Vec<HeaderName> {
-    reader.not_empty(details, "remove", "leave it out");
-    reader.list(details, "remove", |text: &Spanned<String>, _| {
-        text.value.parse().and_then(|name| permitted(name, Act::Remove))
-    })
-}
-
-fn permitted(name: HeaderName, act: Act) -> Result<HeaderName, Problem> {
-    match refused(&name, act) {
-        None => Ok(name),
-        Some(why) => {
-            Err(Problem::new(format!("`{name}` cannot be changed")).help(format!("leave it out: {why}")))
-        }
-    }
 }

@@ -1,54 +1,31 @@
-//! `[[listener]]`: what each one says by itself.
+//! `[[listener]]`: each section by itself.
 
-use super::{Reader, Sorted, access};
-use crate::error::{Problem, Report};
-use crate::model::{Config, ListenAddress, Listener, Mode, Name, PostgresCancel, Preamble};
-use crate::raw::{Section, Spanned};
+use super::{Sorted, ValueReader};
+use crate::error::{Problem, ProblemCollector};
+use crate::model::{Config, ListenerConfig, Mode, Name, PostgresCancel};
+use crate::raw::Section;
 
-/// The listeners. Those whose mode or TLS is not known are left out.
-pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> Sorted<'s, Listener> {
+/// The listeners, without those of unknown mode or TLS.
+pub(super) fn listeners<'s>(
+    root: &'s Section,
+    reader: &mut ValueReader<'_, '_>,
+) -> Sorted<'s, ListenerConfig> {
     let mut listeners = Sorted { whole: Vec::new(), broken: Vec::new() };
     for section in root.sections("listener") {
         let before = reader.report.len();
-        let default = Listener::default();
-        let name = match section.text("name") {
-            Some(text) => reader.parsed(&text).unwrap_or_default(),
-            None => Name::default(),
-        };
-        reader.not_empty(section, "address", "write where to listen, such as \"[::]:443\"");
-        let mut addresses = reader.list(section, "address", |text: &Spanned<String>, reader| {
-            text.value.parse::<ListenAddress>()?.in_folder(reader.folder(&text.span))
-        });
-        if addresses.is_empty() {
-            addresses = default.addresses;
+        let mut listener: ListenerConfig = reader.filled("listener", section);
+        listener.at = reader.at(&section.span);
+        if listener.addresses.is_empty() {
+            listener.addresses = ListenerConfig::default().addresses;
         }
-        let mode = section.text("mode").and_then(|text| Mode::from_word(text.value)).unwrap_or(default.mode);
         let only_http = ["trusted_proxies", "via"].into_iter().filter(|key| section.mentions(key));
-        for key in only_http.filter(|_| mode == Mode::Tcp && !section.is_wrong("mode")) {
+        for key in only_http.filter(|_| listener.mode == Mode::Tcp && !section.is_wrong("mode")) {
             let problem =
                 Problem::new(format!("`{key}` applies to HTTP only, but this listener relays connections"));
             reader.report.local(section.key_span(key), problem.help("add mode = \"http\", or leave it out"));
         }
-        preamble(section, mode, reader);
-        let listener = Listener {
-            name,
-            addresses,
-            mode,
-            tls: section.bool("tls").unwrap_or(default.tls),
-            accept_proxy: reader
-                .list(section, "accept_proxy", |text: &Spanned<String>, _| text.value.parse()),
-            trusted_proxies: reader
-                .list(section, "trusted_proxies", |text: &Spanned<String>, _| text.value.parse()),
-            networks: access::networks(section, reader),
-            preamble: section.text("preamble").and_then(|text| Preamble::from_word(text.value)),
-            cancel: section
-                .text("cancel")
-                .and_then(|text| PostgresCancel::from_word(text.value))
-                .unwrap_or(default.cancel),
-            via: section.bool("via").unwrap_or(default.via),
-            at: reader.at(&section.span),
-        };
-        if reader.report.len() == before {
+        preamble(section, listener.mode, reader);
+        if reader.report.len() == before && !section.has_wrong() {
             listeners.whole.push((listener, section));
         } else if !section.is_wrong("mode") && !section.is_wrong("tls") {
             listeners.broken.push((listener, section));
@@ -57,8 +34,13 @@ pub(super) fn listeners<'s>(root: &'s Section, reader: &mut Reader<'_, '_>) -> S
     listeners
 }
 
-/// Warns of `cancel` where no route takes what comes in clear: such a request has no server name, and shows no certificate.
-pub(super) fn cancels(listeners: &[(Listener, &Section)], config: &Config, report: &mut Report<'_>) {
+/// Warns about `cancel` without a route for plain text: such a request has no server name and no client
+/// certificate.
+pub(super) fn cancels(
+    listeners: &[(ListenerConfig, &Section)],
+    config: &Config,
+    report: &mut ProblemCollector<'_>,
+) {
     let cancels = listeners.iter().filter(|(listener, _)| listener.cancel == PostgresCancel::Clear);
     for (listener, section) in cancels {
         let mut hostless = config.routes_of(listener).filter(|route| route.hosts.is_empty()).peekable();
@@ -77,8 +59,8 @@ pub(super) fn cancels(listeners: &[(Listener, &Section)], config: &Config, repor
     }
 }
 
-/// Reports a preamble that leads to nothing.
-fn preamble(section: &Section, mode: Mode, reader: &mut Reader<'_, '_>) {
+/// Reports a preamble without effect.
+fn preamble(section: &Section, mode: Mode, reader: &mut ValueReader<'_, '_>) {
     if !section.mentions("preamble") {
         if section.mentions("cancel") {
             let problem =
@@ -98,7 +80,7 @@ fn preamble(section: &Section, mode: Mode, reader: &mut Reader<'_, '_>) {
     }
 }
 
-/// The names that routes may refer to: those of listeners with mistakes too, and that of the implied one.
+/// The names that routes may refer to: also those of listeners with mistakes, and that of the implied one.
 pub(super) fn names_of_listeners(root: &Section) -> Vec<String> {
     let default = Name::default();
     let sections = root.sections("listener");

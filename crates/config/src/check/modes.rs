@@ -1,63 +1,31 @@
-//! Whether listeners can do what the routes that lead from them ask for: HTTP where requests are spoken of, TLS
-//! where it is needed, one handshake for all routes of a host.
+//! The requirements of routes on their listeners: HTTP for keys about requests, TLS where it is needed, one
+//! handshake for all routes of a host.
 
 use std::collections::BTreeMap;
 
-use crate::error::{Problem, Report, Span};
+use crate::error::{Problem, ProblemCollector, Span};
+use crate::keys::{self, Key};
 use crate::model::{
-    Config, HostPattern, Listener, Listeners, Mode, Name, Redirect, RedirectTo, RelayTarget, Route, Target,
+    Config, HostPattern, ListenerConfig, Listeners, Mode, Name, RedirectResponse, RedirectTo, RelayTarget,
+    RouteConfig, RouteTarget,
 };
 use crate::raw::Section;
 
-/// The keys that only requests of HTTP can match or follow.
-pub(super) const OF_REQUESTS: [&str; 30] = [
-    "path",
-    "redirect",
-    "respond",
-    "root",
-    "strip_path",
-    "replace_path",
-    "normalize_path",
-    "encoded_slashes",
-    "request_headers",
-    "upgrade",
-    "keep_original_url",
-    "satisfy",
-    "response_headers",
-    "hsts",
-    "max_body",
-    "rewrite",
-    "redirects",
-    "maintenance",
-    "response_timeout",
-    "request_body_timeout",
-    "min_body_rate",
-    "idle_timeout",
-    "error_pages",
-    "intercept_errors",
-    "compress",
-    "basic_auth",
-    "split",
-    "mirror",
-    "jwt",
-    "forward_auth",
-];
-
-/// Reports every route that a listener cannot serve. `known` are the listeners of which mode and TLS are known;
-/// `complete`: these are all, and without mistakes.
+/// Reports every route that a listener cannot serve. `known` are the listeners of known mode and TLS;
+/// `complete` states that these are all listeners, without mistakes.
 pub(super) fn between(
-    known: &[&Listener],
+    known: &[&ListenerConfig],
     complete: bool,
-    routes: &[(Route, &Section)],
+    routes: &[(RouteConfig, &Section)],
     config: &Config,
-    report: &mut Report<'_>,
+    report: &mut ProblemCollector<'_>,
 ) {
     for (route, section) in routes {
         match &route.listeners {
             Listeners::Named(names) => {
                 by_name(route, section, &named(names, known, config), report);
             }
-            // A listener that was left out could be the one that is looked for.
+            // A listener that was left out could be the suitable one.
             Listeners::All if complete => everywhere(route, section, config, report),
             Listeners::All => {}
         }
@@ -68,8 +36,12 @@ pub(super) fn between(
     }
 }
 
-/// Reports what listeners cannot serve of routes that have other mistakes.
-pub(super) fn of_broken(known: &[&Listener], routes: &[(Route, &Section)], report: &mut Report<'_>) {
+/// Reports listeners that cannot serve routes with other mistakes.
+pub(super) fn of_broken(
+    known: &[&ListenerConfig],
+    routes: &[(RouteConfig, &Section)],
+    report: &mut ProblemCollector<'_>,
+) {
     for (route, section) in routes {
         if let Listeners::Named(names) = &route.listeners {
             let named = known.iter().copied().filter(|listener| names.contains(&listener.name));
@@ -78,23 +50,30 @@ pub(super) fn of_broken(known: &[&Listener], routes: &[(Route, &Section)], repor
     }
 }
 
-/// The listeners of these names: as they were written, or as they are implied.
-fn named<'a>(names: &[Name], known: &[&'a Listener], config: &'a Config) -> Vec<&'a Listener> {
+/// The listeners of these names: the configured ones, or the implied one.
+fn named<'a>(names: &[Name], known: &[&'a ListenerConfig], config: &'a Config) -> Vec<&'a ListenerConfig> {
     let written = |name: &Name| known.iter().copied().find(|listener| listener.name == *name);
     names.iter().filter_map(|name| written(name).or_else(|| config.listener(name))).collect()
 }
 
-fn of_requests(section: &Section) -> Option<&'static str> {
-    OF_REQUESTS.into_iter().find(|key| section.mentions(key))
+/// The first key of a route that only requests of HTTP can match or follow.
+pub(super) fn of_requests(section: &Section) -> Option<&'static str> {
+    let mut names = keys::in_section("route").filter(|key| key.scope.is_of_requests()).map(Key::name);
+    names.find(|name| section.mentions(name))
 }
 
-fn to_https(route: &Route) -> bool {
-    matches!(&route.target, Target::Redirect(Redirect { to: RedirectTo::Https, .. }))
+fn to_https(route: &RouteConfig) -> bool {
+    matches!(&route.target, RouteTarget::Redirect(RedirectResponse { to: RedirectTo::Https, .. }))
 }
 
-/// A route and the listeners that it names.
-fn by_name(route: &Route, section: &Section, named: &[&Listener], report: &mut Report<'_>) {
-    let first = |is: fn(&Listener) -> bool| named.iter().copied().find(|listener| is(listener));
+/// Checks a route against the listeners that it names.
+fn by_name(
+    route: &RouteConfig,
+    section: &Section,
+    named: &[&ListenerConfig],
+    report: &mut ProblemCollector<'_>,
+) {
+    let first = |is: fn(&ListenerConfig) -> bool| named.iter().copied().find(|listener| is(listener));
     if let (Some(key), Some(tcp)) = (of_requests(section), first(|listener| listener.mode == Mode::Tcp)) {
         let problem = Problem::new(format!(
             "`{key}` applies to HTTP only, but the listener `{}` relays connections",
@@ -121,9 +100,9 @@ fn by_name(route: &Route, section: &Section, named: &[&Listener], report: &mut R
     }
 }
 
-/// A route that applies to all listeners that can serve it.
-fn everywhere(route: &Route, section: &Section, config: &Config, report: &mut Report<'_>) {
-    let any = |is: fn(&Listener) -> bool| config.listeners.iter().any(is);
+/// Checks a route that applies to all suitable listeners.
+fn everywhere(route: &RouteConfig, section: &Section, config: &Config, report: &mut ProblemCollector<'_>) {
+    let any = |is: fn(&ListenerConfig) -> bool| config.listeners.iter().any(is);
     let http = any(|listener| listener.mode == Mode::Http);
     if let (Some(key), false) = (of_requests(section), http) {
         let problem =
@@ -145,21 +124,27 @@ fn everywhere(route: &Route, section: &Section, config: &Config, report: &mut Re
     }
 }
 
-/// A backend that serves HTTP alone, behind a listener of connections.
-fn backend(route: &Route, section: &Section, config: &Config, report: &mut Report<'_>) {
-    let Target::Relay(relay) = &route.target else { return };
+/// Reports a backend for HTTP behind a listener for connections.
+fn backend(route: &RouteConfig, section: &Section, config: &Config, report: &mut ProblemCollector<'_>) {
+    let RouteTarget::Relay(relay) = &route.target else { return };
     let key = if matches!(relay.to, RelayTarget::Split(_)) { "split" } else { "backend" };
     let of_route = relay.to.backends().into_iter().map(|name| (name, key));
     let mirror = route.http.mirror.iter().map(|mirror| (&mirror.backend, "mirror"));
     for (name, key) in of_route.chain(mirror) {
-        backend_of(route, (name, section.key_span(key)), config, report);
+        backend_of(route, name, section.key_span(key), config, report);
     }
 }
 
-/// One of the backends of a route, and where the route names it.
-fn backend_of(route: &Route, (name, span): (&Name, &Span), config: &Config, report: &mut Report<'_>) {
+/// Checks one backend of a route at the place where the route names it.
+fn backend_of(
+    route: &RouteConfig,
+    name: &Name,
+    span: &Span,
+    config: &Config,
+    report: &mut ProblemCollector<'_>,
+) {
     let Some(backend) = config.backend(name) else { return };
-    let applies = |listener: &&Listener| config.routes_of(listener).any(|one| one == route);
+    let applies = |listener: &&ListenerConfig| config.routes_of(listener).any(|one| one == route);
     if backend.tls.as_ref().is_some_and(|tls| tls.preamble.is_some()) {
         let mut http = config.listeners.iter().filter(|listener| listener.mode == Mode::Http);
         if let Some(listener) = http.find(applies) {
@@ -183,9 +168,13 @@ fn backend_of(route: &Route, (name, span): (&Name, &Span), config: &Config, repo
     }
 }
 
-/// Routes of one host that require different handshakes: the handshake comes before the request.
-fn handshakes(listener: &Listener, routes: &[(Route, &Section)], report: &mut Report<'_>) {
-    let mut seen: BTreeMap<(bool, Option<&HostPattern>), (&Route, &Span)> = BTreeMap::new();
+/// Reports routes of one host with different handshakes: the handshake precedes the request.
+fn handshakes(
+    listener: &ListenerConfig,
+    routes: &[(RouteConfig, &Section)],
+    report: &mut ProblemCollector<'_>,
+) {
+    let mut seen: BTreeMap<(bool, Option<&HostPattern>), (&RouteConfig, &Span)> = BTreeMap::new();
     for (route, section) in routes {
         let by_name = match &route.listeners {
             Listeners::All => false,
@@ -199,7 +188,7 @@ fn handshakes(listener: &Listener, routes: &[(Route, &Section)], report: &mut Re
                 seen.insert((by_name, host), (route, &section.span));
                 continue;
             };
-            let sealed = |route: &Route| matches!(route.target, Target::Passthrough(_));
+            let sealed = |route: &RouteConfig| matches!(route.target, RouteTarget::Passthrough(_));
             let line = report.source.place(span.start).line;
             let (message, key) = if sealed(first) != sealed(route) {
                 ("all connections for a host pass through, or none", "passthrough")

@@ -1,22 +1,22 @@
-//! `rewrite` of a route: patterns of paths, and what takes their place.
+//! `rewrite` of a route: path patterns and their replacements.
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 
-use super::Reader;
+use super::{ValueReader, never};
 use crate::error::{Problem, Span, shown};
 use crate::model::PathRewrite;
 use crate::raw::{Section, Spanned};
 
-/// The most rules of a route: each is tried for each request.
+/// The maximum number of rules per route: each is tried for each request.
 const RULES_MAX: usize = 100;
-/// The most bytes of a compiled pattern.
+/// The maximum size of a compiled pattern, in bytes.
 const SIZE_MAX: usize = 1 << 20;
-/// The most groups that one target names: a request must not grow without bound.
+/// The maximum number of groups in a replacement: a request must not grow without bound.
 const NAMED_MAX: usize = 20;
 
-/// The rules of a route, in their order.
-pub(super) fn rewrites(section: &Section, reader: &mut Reader<'_, '_>) -> Vec<PathRewrite> {
+/// The rules of a route in order.
+pub(super) fn rewrites(section: &Section, reader: &mut ValueReader<'_, '_>) -> Vec<PathRewrite> {
     let rules = section.sections("rewrite");
     for name in ["strip_path", "replace_path"].into_iter().filter(|name| section.mentions(name)) {
         if !rules.is_empty() {
@@ -34,7 +34,7 @@ pub(super) fn rewrites(section: &Section, reader: &mut Reader<'_, '_>) -> Vec<Pa
     rules.iter().filter_map(|rule| rewrite(rule, reader)).collect()
 }
 
-fn rewrite(rule: &Section, reader: &mut Reader<'_, '_>) -> Option<PathRewrite> {
+fn rewrite(rule: &Section, reader: &mut ValueReader<'_, '_>) -> Option<PathRewrite> {
     let (pattern, to) = (rule.text("match")?, rule.text("to")?);
     let compiled = match compile(pattern.value) {
         Ok(compiled) => Some(compiled),
@@ -51,11 +51,18 @@ fn rewrite(rule: &Section, reader: &mut Reader<'_, '_>) -> Option<PathRewrite> {
         reader.report.local(&span, problem);
         return None;
     }
-    compiled.map(|_| PathRewrite { pattern: pattern.value.to_owned(), to: to.value.to_owned() })
+    if compiled.is_some()
+        && let Some(why) = never::why(pattern.value)
+    {
+        let problem = Problem::new("this pattern matches no path");
+        let help = format!("patterns see the normal form of a path: {why}");
+        reader.report.warn(&pattern.span, problem.help(help));
+    }
+    compiled.and_then(|_| reader.whole("route.rewrite", rule))
 }
 
-/// A part of a value where it is written, if it is written as it is meant.
-fn place(text: &Spanned<&str>, within: Span, reader: &Reader<'_, '_>) -> Span {
+/// The place of a part of a value, if the value is written without escapes.
+fn place(text: &Spanned<&str>, within: Span, reader: &ValueReader<'_, '_>) -> Span {
     let written = reader.report.source.slice(&text.span);
     let plain = |quote| written.strip_prefix(quote).and_then(|rest: &str| rest.strip_suffix(quote));
     if plain('\'').or_else(|| plain('"')) == Some(text.value) {
@@ -64,7 +71,7 @@ fn place(text: &Spanned<&str>, within: Span, reader: &Reader<'_, '_>) -> Span {
     text.span.clone()
 }
 
-/// A pattern, or what is wrong with which part of it.
+/// Compiles a pattern; an error names the faulty part.
 fn compile(pattern: &str) -> Result<Regex, (Span, Problem)> {
     let wrong = |span: &regex_syntax::ast::Span, what: String| {
         let (start, end) = (span.start.offset, span.end.offset);
@@ -86,7 +93,7 @@ fn compile(pattern: &str) -> Result<Regex, (Span, Problem)> {
     })
 }
 
-/// Checks what takes the place of a path.
+/// Checks a replacement against its pattern.
 fn target(to: &str, pattern: &Regex) -> Result<(), (Span, Problem)> {
     let all = 0..to.len();
     if !to.starts_with('/') {

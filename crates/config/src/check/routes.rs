@@ -1,121 +1,43 @@
-//! `[[route]]`: what each one says by itself, and whether the names that it refers to exist.
+//! `[[route]]`: each section by itself, and the existence of the names that it refers to.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 
-use super::{Known, Reader, Sorted, access, canary, files, reference, rules};
+use super::{KnownNames, Sorted, ValueReader, access, canary, files, is_known, reference, rules};
 use crate::error::Problem;
+use crate::keys::{self, TargetKind};
 use crate::model::{
-    AuthMode, ClientAuth, FilePath, HttpRules, Listeners, Passthrough, Policy, ProxyV2, ProxyVersion, Relay,
-    RelayTarget, Respond, Route, RoutePath, RouteTls, SendProxy, ServerAddress, Size, Target,
-    TlsVersionLimit, TrustDomain, TrustDomainName,
+    ClientAuth, FilePath, FixedResponse, HttpRules, Passthrough, ProxyProtocolHeader, ProxyV2, ProxyVersion,
+    RelayConfig, RelayTarget, RouteConfig, RoutePath, RouteTarget, RouteTls, ServerAddress,
+    TrustDomainConfig, TrustDomainName,
 };
-use crate::raw::{Section, Spanned};
+use crate::raw::Section;
 
-/// The keys of which a route has exactly one.
-const TARGETS: [&str; 7] = ["backend", "server", "split", "passthrough", "redirect", "respond", "root"];
-
-/// What a route that is not terminated cannot have, and why.
-const NOT_WITH_PASSTHROUGH: [(&str, &str); 29] = [
-    ("client_auth", "the server that terminates TLS asks for the client's certificate"),
-    ("alpn", "the server that terminates TLS agrees on a protocol"),
-    ("tls", "the server that terminates TLS decides on versions and ciphers"),
-    ("path", SEALED),
-    ("strip_path", SEALED),
-    ("replace_path", SEALED),
-    ("normalize_path", SEALED),
-    ("encoded_slashes", SEALED),
-    ("request_headers", SEALED),
-    ("upgrade", SEALED),
-    ("keep_original_url", SEALED),
-    ("satisfy", SEALED),
-    ("response_headers", SEALED),
-    ("hsts", SEALED),
-    ("max_body", SEALED),
-    ("rewrite", SEALED),
-    ("redirects", SEALED),
-    ("maintenance", SEALED),
-    ("response_timeout", SEALED),
-    ("request_body_timeout", SEALED),
-    ("min_body_rate", SEALED),
-    ("idle_timeout", SEALED),
-    ("error_pages", SEALED),
-    ("intercept_errors", SEALED),
-    ("compress", SEALED),
-    ("basic_auth", SEALED),
-    ("mirror", SEALED),
-    ("jwt", SEALED),
-    ("forward_auth", SEALED),
-];
-
-const SEALED: &str = "the requests are encrypted here";
-
-/// What a route that answers by itself cannot have: there is no server that would get it.
-const NOT_WITH_ANSWERS: [&str; 16] = [
-    "send_proxy",
-    "strip_path",
-    "replace_path",
-    "normalize_path",
-    "encoded_slashes",
-    "rewrite",
-    "request_headers",
-    "upgrade",
-    "keep_original_url",
-    "max_body",
-    "response_timeout",
-    "request_body_timeout",
-    "min_body_rate",
-    "idle_timeout",
-    "intercept_errors",
-    "mirror",
-];
-
-/// Whether a key has no effect on a route that answers by itself, with this key.
-pub(super) fn is_for_servers(answer: &str, name: &str) -> bool {
-    // What is taken off is not looked for among the files. Files and placeholders are those of the new path.
-    let is_for_both = matches!((answer, name), ("root", "strip_path") | ("root" | "redirect", "rewrite"));
-    NOT_WITH_ANSWERS.contains(&name) && !is_for_both
-}
-
-/// Whether a key needs a route whose TLS ends here.
-pub(super) fn is_for_terminated(name: &str) -> bool {
-    NOT_WITH_PASSTHROUGH.iter().any(|(key, _)| *key == name)
-}
-
-/// The routes. One that leads nowhere answers by itself.
-pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'_, '_>) -> Sorted<'s, Route> {
+/// The routes. One without a target answers itself.
+pub(super) fn routes<'s>(
+    root: &'s Section,
+    known: &KnownNames,
+    reader: &mut ValueReader<'_, '_>,
+) -> Sorted<'s, RouteConfig> {
     let mut routes = Sorted { whole: Vec::new(), broken: Vec::new() };
     for section in root.sections("route") {
         let before = reader.report.len();
-        let listeners = listeners(section, known, reader);
-        reader.not_empty(section, "host", "leave it out for any host");
-        let hosts = reader.list(section, "host", |text: &Spanned<String>, _| text.value.parse());
-        reader.not_empty(section, "alpn", "leave it out for any protocol");
-        let alpn = reader.list(section, "alpn", |text: &Spanned<String>, _| text.value.parse());
-        reader.not_empty(section, "deny_ja4", "leave it out to refuse no client by its fingerprint");
-        let deny_ja4 = reader.list(section, "deny_ja4", |text: &Spanned<String>, _| text.value.parse());
-        let networks = access::networks(section, reader);
+        listeners(section, known, reader);
+        let plain: RouteConfig = reader.filled("route", section);
+        path(section, &plain.path, reader);
         let target = target(section, known, reader);
-        let route = Route {
-            listeners,
-            hosts,
-            alpn,
-            path: path(section, reader),
+        let route = RouteConfig {
             client_auth: client_auth(section, reader),
             tls: route_tls(section, reader),
-            deny_ja4,
-            networks,
-            credentials: access::credentials(section, known, reader),
+            credentials: access::credentials(section, plain.credentials.satisfy, known, reader),
             http: HttpRules {
                 mirror: canary::mirror(section, &known.backends, reader),
-                ..rules::rules(section, reader)
+                ..rules::rules(section, plain.http, reader)
             },
-            log_one_in: log_one_in(section),
-            bandwidth: section.size("bandwidth").map(Size::new),
             at: reader.at(&section.span),
-            target: target.clone().unwrap_or_else(|| Target::Respond(Respond::default())),
+            target: target.clone().unwrap_or_else(|| RouteTarget::Respond(FixedResponse::default())),
+            ..plain
         };
-        if target.is_some() && reader.report.len() == before {
+        if target.is_some() && reader.report.len() == before && !section.has_wrong() {
             routes.whole.push((route, section));
         } else {
             routes.broken.push((route, section));
@@ -124,41 +46,29 @@ pub(super) fn routes<'s>(root: &'s Section, known: &Known, reader: &mut Reader<'
     routes
 }
 
-fn path(section: &Section, reader: &mut Reader<'_, '_>) -> RoutePath {
-    let Some(text) = section.text("path") else { return RoutePath::default() };
-    let path: Option<RoutePath> = reader.parsed(&text);
-    if let Some(what) = path.as_ref().and_then(RoutePath::ambiguity) {
+/// Reports a path that no request can have in one reading.
+fn path(section: &Section, path: &RoutePath, reader: &mut ValueReader<'_, '_>) {
+    let written = section.text("path");
+    if let (Some(what), Some(text)) = (path.ambiguity(), written) {
         let problem =
             Problem::new(format!("servers read {what} in several ways, so that no route is found by it"));
         reader.report.local(&text.span, problem.help("leave it out: end `path` before it"));
     }
-    path.unwrap_or_default()
 }
 
-/// The table of keys keeps it within its bounds.
-fn log_one_in(section: &Section) -> NonZeroU32 {
-    let number = section.integer("log_one_in").and_then(|number| u32::try_from(number).ok());
-    number.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
-}
-
-fn listeners(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Listeners {
-    reader.not_empty(section, "listener", "leave it out for all listeners");
-    let mut names = Vec::new();
+/// Reports the listeners of a route that do not exist.
+fn listeners(section: &Section, known: &KnownNames, reader: &mut ValueReader<'_, '_>) {
     for text in section.list("listener").unwrap_or_default() {
-        match reference(&text.value, "listener", &known.listeners) {
-            Ok(name) if names.contains(&name) => {
-                let problem = Problem::new("`listener` contains this twice");
-                reader.report.local(&text.span, problem.help("keep one of the two"));
-            }
-            Ok(name) => names.push(name),
-            Err(problem) => reader.report.whole(&text.span, problem),
+        // One that is no name is reported where the list is read.
+        let Ok(name) = text.value.parse() else { continue };
+        if let Err(problem) = is_known(&name, "listener", &known.listeners) {
+            reader.report.whole(&text.span, problem);
         }
     }
-    if section.mentions("listener") { Listeners::Named(names) } else { Listeners::All }
 }
 
-fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Option<Target> {
-    let written: Vec<&str> = TARGETS.into_iter().filter(|name| section.mentions(name)).collect();
+fn target(section: &Section, known: &KnownNames, reader: &mut ValueReader<'_, '_>) -> Option<RouteTarget> {
+    let written: Vec<_> = keys::targets().filter(|(name, _)| section.mentions(name)).collect();
     match written[..] {
         [] => {
             let problem = Problem::new("this route has no target");
@@ -167,35 +77,28 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
             return None;
         }
         [_] => {}
-        [first, second, ..] => {
+        [(first, _), (second, _), ..] => {
             let problem = Problem::new(format!("a route cannot have both `{first}` and `{second}`"));
             reader.report.local(section.key_span(second), problem.help("keep one of the two"));
         }
     }
     files::only_with_root(section, reader);
-    if section.mentions("passthrough") {
-        for (name, why) in NOT_WITH_PASSTHROUGH.into_iter().filter(|(name, _)| section.mentions(name)) {
-            let problem = Problem::new(format!("`{name}` cannot go with `passthrough`"));
-            reader.report.local(section.key_span(name), problem.help(format!("leave it out: {why}")));
-        }
-        let send_proxy = send_proxy(section, reader);
+    if written.iter().any(|(_, kind)| *kind == TargetKind::Passthrough) {
+        conflicts(section, "passthrough", TargetKind::Passthrough, reader);
+        let (send_proxy, connect_timeout) =
+            (send_proxy(section, reader), section.duration("connect_timeout"));
         let server = server(section, "passthrough", reader)?;
-        return Some(Target::Passthrough(Passthrough { server, send_proxy }));
+        return Some(RouteTarget::Passthrough(Passthrough { server, send_proxy, connect_timeout }));
     }
-    if let Some(answer) = ["redirect", "respond", "root"].into_iter().find(|name| section.mentions(name)) {
-        let senseless = |name: &&str| section.mentions(name) && is_for_servers(answer, name);
-        for name in NOT_WITH_ANSWERS.into_iter().filter(senseless) {
-            let problem = Problem::new(format!("`{name}` cannot go with `{answer}`"));
-            let help = "leave it out: no server gets these requests";
-            reader.report.local(section.key_span(name), problem.help(help));
-        }
+    if let Some(&(name, answer)) = written.iter().find(|(_, kind)| kind.answers()) {
+        conflicts(section, name, answer, reader);
         return match answer {
-            "redirect" => rules::redirect(section, reader).map(Target::Redirect),
-            "root" => files::files(section, reader).map(Target::Files),
-            _ => rules::respond(section, reader).map(Target::Respond),
+            TargetKind::Redirect => rules::redirect(section, reader).map(RouteTarget::Redirect),
+            TargetKind::Files => files::files(section, reader).map(RouteTarget::Files),
+            _ => rules::respond(section, reader).map(RouteTarget::Respond),
         };
     }
-    let send_proxy = send_proxy(section, reader);
+    let (send_proxy, connect_timeout) = (send_proxy(section, reader), section.duration("connect_timeout"));
     let to = if section.mentions("server") {
         relay_server(section, reader)?
     } else if section.mentions("split") {
@@ -210,11 +113,24 @@ fn target(section: &Section, known: &Known, reader: &mut Reader<'_, '_>) -> Opti
             }
         }
     };
-    Some(Target::Relay(Relay { to, send_proxy }))
+    Some(RouteTarget::Relay(RelayConfig { to, send_proxy, connect_timeout }))
 }
 
-/// The `server` of a route: `tls://` before its address says that it speaks TLS.
-pub(super) fn relay_server(section: &Section, reader: &mut Reader<'_, '_>) -> Option<RelayTarget> {
+/// Reports keys without effect with the target of their route. Those of files are reported for lack of `root`.
+fn conflicts(section: &Section, target: &str, kind: TargetKind, reader: &mut ValueReader<'_, '_>) {
+    let idle = keys::in_section("route").filter(|key| {
+        let scope = &key.scope;
+        scope.target().is_none() && !scope.is_of_files() && !scope.goes_with(kind)
+    });
+    for key in idle.filter(|key| section.mentions(key.name())) {
+        let problem = Problem::new(format!("`{}` cannot go with `{target}`", key.name()));
+        let why = if kind.answers() { "no server gets these requests" } else { key.scope.why_not_sealed() };
+        reader.report.local(section.key_span(key.name()), problem.help(format!("leave it out: {why}")));
+    }
+}
+
+/// The `server` of a route: a `tls://` prefix selects TLS.
+pub(super) fn relay_server(section: &Section, reader: &mut ValueReader<'_, '_>) -> Option<RelayTarget> {
     let text = section.text("server")?;
     let Some(address) = text.value.strip_prefix("tls://") else {
         return server(section, "server", reader).map(RelayTarget::Server);
@@ -226,10 +142,10 @@ pub(super) fn relay_server(section: &Section, reader: &mut Reader<'_, '_>) -> Op
         }
         address => Ok(address),
     });
-    reader.tell(&text.span, address).map(RelayTarget::TlsServer)
+    reader.ok_or_report(&text.span, address).map(RelayTarget::TlsServer)
 }
 
-fn server(section: &Section, name: &str, reader: &mut Reader<'_, '_>) -> Option<ServerAddress> {
+fn server(section: &Section, name: &str, reader: &mut ValueReader<'_, '_>) -> Option<ServerAddress> {
     let text = section.text(name)?;
     if text.value.contains(' ') && !text.value.starts_with("unix:") {
         let problem = Problem::new(format!("`{name}` takes an address without a path"));
@@ -239,21 +155,17 @@ fn server(section: &Section, name: &str, reader: &mut Reader<'_, '_>) -> Option<
     }
     let address =
         text.value.parse::<ServerAddress>().and_then(|address| address.in_folder(reader.folder(&text.span)));
-    reader.tell(&text.span, address)
+    reader.ok_or_report(&text.span, address)
 }
 
-fn send_proxy(section: &Section, reader: &mut Reader<'_, '_>) -> Option<SendProxy> {
+fn send_proxy(section: &Section, reader: &mut ValueReader<'_, '_>) -> Option<ProxyProtocolHeader> {
     let Some(details) = section.section("send_proxy") else {
         return match section.text("send_proxy")?.value {
-            word if ProxyVersion::from_word(word) == Some(ProxyVersion::V1) => Some(SendProxy::V1),
-            _ => Some(SendProxy::V2(ProxyV2::default())),
+            word if ProxyVersion::from_word(word) == Some(ProxyVersion::V1) => Some(ProxyProtocolHeader::V1),
+            _ => Some(ProxyProtocolHeader::V2(ProxyV2::default())),
         };
     };
-    let v2 = ProxyV2 {
-        tls: details.bool("tls").unwrap_or(true),
-        crc32c: details.bool("crc32c").unwrap_or_default(),
-        client_certificate: details.bool("client_certificate").unwrap_or_default(),
-    };
+    let v2: ProxyV2 = reader.filled("route.send_proxy", details);
     let v1 = details.text("version").and_then(|text| ProxyVersion::from_word(text.value))
         == Some(ProxyVersion::V1);
     if v2.client_certificate && !v2.tls {
@@ -278,33 +190,17 @@ fn send_proxy(section: &Section, reader: &mut Reader<'_, '_>) -> Option<SendProx
             problem.help("add `client_auth` to the route: without it clients are not asked for one"),
         );
     }
-    if v1 { Some(SendProxy::V1) } else { Some(SendProxy::V2(v2)) }
+    if v1 { Some(ProxyProtocolHeader::V1) } else { Some(ProxyProtocolHeader::V2(v2)) }
 }
 
-fn route_tls(section: &Section, reader: &mut Reader<'_, '_>) -> RouteTls {
+fn route_tls(section: &Section, reader: &mut ValueReader<'_, '_>) -> RouteTls {
     let Some(details) = section.section("tls") else { return RouteTls::default() };
-    reader.not_empty(details, "aeads", "leave it out for those of [tls]");
-    RouteTls {
-        policy: details.text("policy").and_then(|text| Policy::from_word(text.value)),
-        max_version: details.text("max_version").and_then(|text| TlsVersionLimit::from_word(text.value)),
-        aeads: reader.list(details, "aeads", |text: &Spanned<String>, _| text.value.parse()),
-    }
+    reader.filled("route.tls", details)
 }
 
-fn client_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientAuth> {
+fn client_auth(section: &Section, reader: &mut ValueReader<'_, '_>) -> Option<ClientAuth> {
     let details = section.section("client_auth")?;
-    let mode = details.text("mode").and_then(|text| AuthMode::from_word(text.value));
-    reader.not_empty(
-        details,
-        "allow",
-        "leave it out to accept every certificate that the authorities have issued",
-    );
-    let allow = reader.list(details, "allow", |text: &Spanned<String>, _| text.value.parse());
-    reader.not_empty(details, "ca", "name the file with the authorities");
-    reader.not_empty(details, "crl", "leave it out if there are no revocation lists");
-    let file =
-        |text: &Spanned<String>, reader: &mut Reader<'_, '_>| reader.origin(&text.span).file(&text.value);
-    let (ca, crl) = (reader.list(details, "ca", file), reader.list(details, "crl", file));
+    let plain: ClientAuth = reader.filled("route.client_auth", details);
     let trust_domains = trust_domains(details, reader);
     if details.mentions("ca") && details.mentions("trust_domains") {
         let problem =
@@ -312,7 +208,7 @@ fn client_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientA
         let help = "keep one of the two, or name the trust domain of these authorities";
         reader.report.whole(details.key_span("ca"), problem.help(help));
     }
-    if ca.is_empty() && trust_domains.is_empty() {
+    if plain.ca.is_empty() && trust_domains.is_empty() {
         let is_named = details.is_wrong("trust_domains") || !details.pairs("trust_domains").is_empty();
         if !details.mentions("ca") && !is_named {
             let problem = Problem::new("`client_auth` of [[route]] lacks `ca`");
@@ -321,19 +217,18 @@ fn client_auth(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientA
         }
         return None;
     }
-    let xfcc = details.bool("xfcc").unwrap_or_default();
-    Some(ClientAuth { mode: mode.unwrap_or(AuthMode::Required), ca, trust_domains, crl, allow, xfcc })
+    Some(ClientAuth { trust_domains, ..plain })
 }
 
-/// The trust domains, in the order of their names.
-fn trust_domains(details: &Section, reader: &mut Reader<'_, '_>) -> Vec<TrustDomain> {
+/// The trust domains, ordered by name.
+fn trust_domains(details: &Section, reader: &mut ValueReader<'_, '_>) -> Vec<TrustDomainConfig> {
     let mut domains: BTreeMap<TrustDomainName, Vec<FilePath>> = BTreeMap::new();
     for (name, file) in details.pairs("trust_domains") {
-        let name = reader.tell(&name.span, name.value.parse());
+        let name = reader.ok_or_report(&name.span, name.value.parse());
         let path = reader.origin(&file.span).file(&file.value);
-        if let (Some(name), Some(path)) = (name, reader.tell(&file.span, path)) {
+        if let (Some(name), Some(path)) = (name, reader.ok_or_report(&file.span, path)) {
             domains.entry(name).or_default().push(path);
         }
     }
-    domains.into_iter().map(|(name, ca)| TrustDomain { name, ca }).collect()
+    domains.into_iter().map(|(name, ca)| TrustDomainConfig { name, ca }).collect()
 }

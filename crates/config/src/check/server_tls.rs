@@ -1,20 +1,17 @@
-//! `tls` of `[backend.NAME]`: how TLS is spoken to servers.
+//! `tls` of `[backend.NAME]`: TLS to servers.
 
-use super::Reader;
+use super::ValueReader;
 use crate::error::Problem;
-use crate::model::{Backend, ClientCertificate, Preamble, Probe, Protocol, ServerAddress, ServerTls, Verify};
+use crate::model::{BackendConfig, ClientCertificate, Probe, Protocol, ServerAddress, ServerTls, Verify};
 use crate::raw::{Section, Spanned};
 
-/// What the section of a backend says, if anything.
-pub(super) fn server_tls(backend: &Section, reader: &mut Reader<'_, '_>) -> Option<ServerTls> {
+/// Reads the section of a backend, if present.
+pub(super) fn server_tls(backend: &Section, reader: &mut ValueReader<'_, '_>) -> Option<ServerTls> {
     let Some(section) = backend.section("tls") else {
         let at = reader.at(backend.key_span("tls"));
         return backend.bool("tls")?.then(|| ServerTls { at, ..ServerTls::default() });
     };
     let pins = reader.list(section, "pin", |text: &Spanned<String>, _| text.value.parse());
-    reader.not_empty(section, "pin", "leave it out to check certificates with `verify`");
-    reader.not_empty(section, "alpn", "leave it out to offer nothing");
-    reader.not_empty(section, "crl", "leave it out if there are no revocation lists");
     let nothing = section.bool("unsafe_no_verification") == Some(true);
     if nothing {
         unverified(section, reader);
@@ -40,50 +37,39 @@ pub(super) fn server_tls(backend: &Section, reader: &mut Reader<'_, '_>) -> Opti
         Some(text) if text.value == "system" => Verify::System,
         Some(text) => {
             let file = reader.origin(&text.span).file(text.value);
-            reader.tell(&text.span, file).map_or(Verify::System, Verify::File)
+            reader.ok_or_report(&text.span, file).map_or(Verify::System, Verify::File)
         }
     };
     Some(ServerTls {
         verify,
-        crl: reader.list(section, "crl", |text: &Spanned<String>, reader: &mut Reader<'_, '_>| {
-            reader.origin(&text.span).file(&text.value)
-        }),
-        name: section.text("name").and_then(|text| reader.parsed(&text)),
-        sni: section.text("sni").and_then(|text| reader.parsed(&text)),
         certificate: certificate(section, reader),
-        preamble: section.text("preamble").and_then(|text| Preamble::from_word(text.value)),
-        alpn: reader.list(section, "alpn", |text: &Spanned<String>, _| text.value.parse()),
         at: reader.at(backend.key_span("tls")),
+        ..reader.filled("backend.*.tls", section)
     })
 }
 
-/// Reports what checks servers beside a key by which nothing is checked.
-fn unverified(section: &Section, reader: &mut Reader<'_, '_>) {
+/// Reports keys for verification beside a key that turns it off.
+fn unverified(section: &Section, reader: &mut ValueReader<'_, '_>) {
     for key in ["verify", "pin", "name", "crl"].into_iter().filter(|key| section.mentions(key)) {
         let problem = Problem::new(format!("`{key}` cannot go with unsafe_no_verification = true"));
         reader.report.local(section.key_span(key), problem.help("nothing is verified: keep one of the two"));
     }
 }
 
-/// The words of other programs for a check that is switched off.
+/// Other programs' values for verification turned off.
 const OFF: [&str; 6] = ["off", "none", "no", "false", "insecure", "skip"];
 
-fn certificate(section: &Section, reader: &mut Reader<'_, '_>) -> Option<ClientCertificate> {
-    let mut file = |name: &str| {
-        let text = section.text(name)?;
-        let file = reader.origin(&text.span).file(text.value);
-        reader.tell(&text.span, file)
-    };
-    let (cert, key) = (file("cert"), file("key"));
+fn certificate(section: &Section, reader: &mut ValueReader<'_, '_>) -> Option<ClientCertificate> {
+    let certificate: ClientCertificate = reader.filled("backend.*.tls", section);
     if section.mentions("key") && !section.mentions("cert") {
         let problem = Problem::new("`key` has no effect without `cert`");
         reader.report.whole(section.key_span("key"), problem.help("add the file of the certificate"));
     }
-    Some(ClientCertificate { cert: cert?, key })
+    section.mentions("cert").then_some(certificate)
 }
 
-/// What does not go together with the rest of a backend.
-pub(super) fn compare(section: &Section, backend: &Backend, reader: &mut Reader<'_, '_>) {
+/// Reports conflicts with other keys of the backend.
+pub(super) fn compare(section: &Section, backend: &BackendConfig, reader: &mut ValueReader<'_, '_>) {
     let Some(tls) = &backend.tls else {
         if backend.protocol == Protocol::Auto && !section.is_wrong("tls") {
             let problem = Problem::new("`auto` has no effect without `tls`");
@@ -108,7 +94,7 @@ pub(super) fn compare(section: &Section, backend: &Backend, reader: &mut Reader<
             reader.report.whole(section.key_span(key), problem.help(help));
         }
     }
-    let is_unix = |server: &crate::model::Server| matches!(server.address, ServerAddress::Unix(_));
+    let is_unix = |server: &crate::model::BackendServer| matches!(server.address, ServerAddress::Unix(_));
     let named = tls.name.is_some() || matches!(tls.verify, Verify::Pins(_) | Verify::Nothing);
     if !named && let Some(server) = backend.servers.iter().find(|server| is_unix(server)) {
         let problem = Problem::new(format!("there is no name for the certificate of `{}`", server.address));

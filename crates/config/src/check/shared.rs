@@ -1,18 +1,19 @@
-//! What routes share: `[defaults.route]`, and the groups of keys that they name by `policy`.
+//! Shared settings of routes: `[defaults.route]`, and the groups of keys that routes name by `policy`.
 //!
-//! Before anything else is checked, each route takes over what it does not say itself: first from its policies, then from the
-//! defaults. A value keeps its place, so that what is wrong with it is shown where it is written. The defaults are for all
-//! routes, so that what a route cannot follow is left out; a policy is named by the route, so that it is a mistake, unless
-//! the route has nothing that could follow it because it answers by itself.
+//! Before any other check, each route inherits the keys that it lacks: first from its policies, then from the
+//! defaults. A value keeps its place, so that a mistake is shown where it is written. Defaults are for all
+//! routes, so keys that do not apply to a route are skipped; a policy is named by the route, so such keys are
+//! mistakes, unless the route answers itself.
 
-use super::modes::OF_REQUESTS;
-use super::{files, reference, routes};
-use crate::error::{Problem, Report, Source, Span};
+use super::modes::of_requests;
+use super::reference;
+use crate::error::{Problem, ProblemCollector, SourceText, Span};
+use crate::keys::{self, TargetKind, scope_in_route};
 use crate::model::{Shared, SharedSection};
-use crate::raw::{Section, adds_up};
+use crate::raw::Section;
 
-/// What routes share and what each route says itself, before [`spread`].
-pub(crate) fn as_written(root: &Section, source: &Source) -> Shared {
+/// The shared settings and each route's own, before [`spread`].
+pub(crate) fn as_written(root: &Section, source: &SourceText) -> Shared {
     let shared = |policy: Option<&str>, section: &Section| SharedSection {
         policy: policy.map(str::to_owned),
         at: source.place(section.span.start).into(),
@@ -22,7 +23,7 @@ pub(crate) fn as_written(root: &Section, source: &Source) -> Shared {
     let defaults = defaults.map(|section| shared(None, section));
     let policies = root.named("policy").iter().map(|(name, section)| shared(Some(&name.value), section));
     let mut sections: Vec<SharedSection> = defaults.into_iter().chain(policies).collect();
-    // Their order means nothing.
+    // Their order has no meaning.
     sections.sort_by(|one, other| one.policy.cmp(&other.policy));
     if sections.is_empty() {
         return Shared::default();
@@ -31,13 +32,13 @@ pub(crate) fn as_written(root: &Section, source: &Source) -> Shared {
     Shared { sections, routes: routes.collect() }
 }
 
-/// Gives every route what it shares with others. From then on no route mentions what it has switched off.
-pub(crate) fn spread(root: &mut Section, report: &mut Report<'_>) {
+/// Distributes shared settings to routes. Afterwards no route mentions keys that it has switched off.
+pub(crate) fn spread(root: &mut Section, report: &mut ProblemCollector<'_>) {
     take(root, report);
     root.sections_mut("route").iter_mut().for_each(Section::forget_off);
 }
 
-fn take(root: &mut Section, report: &mut Report<'_>) {
+fn take(root: &mut Section, report: &mut ProblemCollector<'_>) {
     let defaults = root.section("defaults").and_then(|section| section.section("route")).cloned();
     let policies: Vec<(String, Section)> =
         root.named("policy").iter().map(|(name, section)| (name.value.clone(), section.clone())).collect();
@@ -50,13 +51,13 @@ fn take(root: &mut Section, report: &mut Report<'_>) {
     let listeners = listeners(root);
     let mut used = Vec::new();
     for route in root.sections_mut("route") {
-        let reach = Reach::of(route, &listeners);
+        let reach = RouteTraffic::of(route, &listeners);
         if let Some(defaults) = &defaults {
             route.take_over("policy", defaults);
         }
         used.extend(policy(route, &policies, reach, report));
         if let Some(defaults) = &defaults {
-            take_defaults(route, defaults, (reach, &listeners), report);
+            take_defaults(route, defaults, reach, &listeners, report);
         }
     }
     for (name, section) in root.named("policy") {
@@ -67,70 +68,69 @@ fn take(root: &mut Section, report: &mut Report<'_>) {
     }
 }
 
-/// A listener, as far as routes depend on it.
-struct Listener {
+/// The properties of a listener that routes depend on.
+struct ListenerTraits {
     name: String,
     http: bool,
     tls: bool,
 }
 
-/// The listeners as they are written; the one that is implied where there is none.
-fn listeners(root: &Section) -> Vec<Listener> {
-    let listener = |section: &Section| Listener {
+/// The listeners as written, or the implied one.
+fn listeners(root: &Section) -> Vec<ListenerTraits> {
+    let listener = |section: &Section| ListenerTraits {
         name: section.text("name").map_or("default", |text| text.value).to_owned(),
         http: section.text("mode").is_some_and(|text| text.value == "http"),
         tls: section.bool("tls").unwrap_or(true),
     };
-    let written: Vec<Listener> = root.sections("listener").iter().map(listener).collect();
+    let written: Vec<ListenerTraits> = root.sections("listener").iter().map(listener).collect();
     if root.mentions("listener") {
         return written;
     }
-    vec![Listener { name: "default".to_owned(), http: false, tls: true }]
+    vec![ListenerTraits { name: "default".to_owned(), http: false, tls: true }]
 }
 
-/// What a route gets.
+/// The traffic that a route receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
-    /// Requests alone.
+enum RouteTraffic {
     Requests,
     /// Connections, and perhaps requests too.
     Connections,
-    /// Both, as it names no listener and says nothing of requests.
+    /// Both, as it names no listener and no key about requests.
     Both,
 }
 
-impl Reach {
-    fn of(route: &Section, listeners: &[Listener]) -> Self {
+impl RouteTraffic {
+    fn of(route: &Section, listeners: &[ListenerTraits]) -> Self {
         let (mut http, mut tcp) = (false, false);
         for listener in reached(route, listeners) {
             http |= listener.http;
             tcp |= !listener.http;
         }
-        let is_of_requests = OF_REQUESTS.iter().any(|name| route.mentions(name));
+        let is_of_requests = of_requests(route).is_some();
         match (http, tcp) {
-            (_, true) if route.mentions("listener") => Reach::Connections,
-            (true, true) if is_of_requests => Reach::Requests,
-            (true, true) if route.mentions("alpn") => Reach::Connections,
-            (true, true) => Reach::Both,
-            (false, true) => Reach::Connections,
-            (_, false) => Reach::Requests,
+            (_, true) if route.mentions("listener") => RouteTraffic::Connections,
+            (true, true) if is_of_requests => RouteTraffic::Requests,
+            (true, true) if route.mentions("alpn") => RouteTraffic::Connections,
+            (true, true) => RouteTraffic::Both,
+            (false, true) => RouteTraffic::Connections,
+            (_, false) => RouteTraffic::Requests,
         }
     }
 }
 
 /// The listeners that a route may apply to.
-fn reached<'l>(route: &Section, listeners: &'l [Listener]) -> impl Iterator<Item = &'l Listener> {
+fn reached<'l>(route: &Section, listeners: &'l [ListenerTraits]) -> impl Iterator<Item = &'l ListenerTraits> {
     let named: Option<Vec<String>> =
         route.list("listener").map(|names| names.iter().map(|name| name.value.clone()).collect());
     listeners.iter().filter(move |one| named.as_ref().is_none_or(|names| names.contains(&one.name)))
 }
 
-/// Takes over what the policies of a route say. Gives their names.
+/// Inherits the keys of a route's policies; returns their names.
 fn policy(
     route: &mut Section,
     policies: &[(String, Section)],
-    reach: Reach,
-    report: &mut Report<'_>,
+    reach: RouteTraffic,
+    report: &mut ProblemCollector<'_>,
 ) -> Vec<String> {
     let own: Vec<&'static str> = route.names().collect();
     let known: Vec<String> = policies.iter().map(|(name, _)| name.clone()).collect();
@@ -149,7 +149,7 @@ fn policy(
         used.push(text.value.clone());
         let Some((name, section)) = policies.iter().find(|(name, _)| *name == text.value) else { continue };
         for key in section.names() {
-            if own.contains(&key) && !adds_up(key) || answers_without(route, key) {
+            if own.contains(&key) && !scope_in_route(key).is_added_up() || answers_without(route, key) {
                 continue;
             }
             if let Some(why) = cannot_follow(route, key, reach) {
@@ -157,7 +157,7 @@ fn policy(
                 report.whole(&text.span, problem.help("leave the policy out, or divide it"));
                 continue;
             }
-            let other = taken.iter().find(|(taken, _)| *taken == key && !adds_up(key));
+            let other = taken.iter().find(|(taken, _)| *taken == key && !scope_in_route(key).is_added_up());
             if let Some((_, other)) = other {
                 let problem = Problem::new(format!("the policies `{other}` and `{name}` both have `{key}`"));
                 report.whole(&text.span, problem.help("keep one of the two, or write the key in the route"));
@@ -170,22 +170,24 @@ fn policy(
     used
 }
 
-/// Takes over what all routes share.
+/// Inherits the defaults of all routes.
 fn take_defaults(
     route: &mut Section,
     defaults: &Section,
-    (reach, listeners): (Reach, &[Listener]),
-    report: &mut Report<'_>,
+    reach: RouteTraffic,
+    listeners: &[ListenerTraits],
+    report: &mut ProblemCollector<'_>,
 ) {
     let plain = route.mentions("listener") && reached(route, listeners).any(|listener| !listener.tls);
     let mut ambiguous: Option<(&'static str, Span)> = None;
     for key in defaults.names() {
-        if route.mentions(key) && !adds_up(key) || answers_without(route, key) || key == "hsts" && plain {
+        let is_said = route.mentions(key) && !scope_in_route(key).is_added_up();
+        if is_said || answers_without(route, key) || key == "hsts" && plain {
             continue;
         }
         match cannot_follow(route, key, reach) {
             None => route.take_over(key, defaults),
-            Some(_) if reach == Reach::Both && !route.mentions("passthrough") => {
+            Some(_) if reach == RouteTraffic::Both && !route.mentions("passthrough") => {
                 ambiguous = Some((key, route.span.clone()));
             }
             Some(_) => {}
@@ -200,19 +202,22 @@ fn take_defaults(
     }
 }
 
-/// Whether a key has no effect on a route because the route answers by itself, or answers without files.
+/// Returns `true` for keys without effect on a route that answers itself, or answers without files.
 fn answers_without(route: &Section, key: &str) -> bool {
-    let answer = ["redirect", "respond", "root"].into_iter().find(|name| route.mentions(name));
-    answer.is_some_and(|answer| routes::is_for_servers(answer, key))
-        || files::is_of_files(key) && !route.mentions("root")
+    let scope = scope_in_route(key);
+    match keys::targets().find(|(name, kind)| kind.answers() && route.mentions(name)) {
+        Some((_, answer)) => !scope.goes_with(answer),
+        None => scope.is_of_files(),
+    }
 }
 
-/// Why a route cannot do what a key says.
-fn cannot_follow(route: &Section, key: &str, reach: Reach) -> Option<&'static str> {
-    if route.mentions("passthrough") && routes::is_for_terminated(key) {
+/// The reason for which a key does not apply to a route.
+fn cannot_follow(route: &Section, key: &str, reach: RouteTraffic) -> Option<&'static str> {
+    let scope = scope_in_route(key);
+    if route.mentions("passthrough") && !scope.goes_with(TargetKind::Passthrough) {
         return Some("cannot go with `passthrough`");
     }
-    if OF_REQUESTS.contains(&key) && reach != Reach::Requests {
+    if scope.is_of_requests() && reach != RouteTraffic::Requests {
         return Some("applies to HTTP only, but this route relays connections");
     }
     None

@@ -1,7 +1,7 @@
-//! What is different about one item, key by key.
+//! The difference of one item, key by key.
 //!
-//! Items are compared as they are printed in TOML, so that no key can be forgotten here. Servers of a backend are told one
-//! by one. Values of header fields may be secrets and are not shown: differences go to the log.
+//! Items are compared in their printed TOML, so that no key can be forgotten. Servers of a backend are listed
+//! one by one. Values of header fields, URLs and bodies may be secrets and are not shown: differences go to the log.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::{self, Write as _};
@@ -9,24 +9,38 @@ use std::fmt::{self, Write as _};
 use toml_edit::Value;
 
 use super::Keyed;
-use crate::model::{Authority, Backend, Certificate, Listener, Listeners, Route, Server, SharedSection};
-use crate::print::{self, quoted};
+use crate::literal::quoted;
+use crate::model::{
+    AcmeAuthority, BackendConfig, BackendServer, CertificateConfig, ListenerConfig, Listeners, NotifyConfig,
+    RouteConfig, SharedSection,
+};
+use crate::print;
 
-/// An item that can tell of its difference.
+/// An item with a printable difference.
 pub(super) trait Described: Keyed {
-    /// What the difference calls it.
+    /// The label of the item in a difference.
     fn label(&self) -> String;
 
-    /// As it is printed: a key and its value on each line.
+    /// The printed item: one line per key.
     fn printed(&self) -> String;
 
-    /// What an item like this one tells besides its keys, a line for each.
+    /// Further lines about the change of an item, besides its keys.
     fn besides(_: &Self, _: &Self) -> Vec<String> {
         Vec::new()
     }
 }
 
-impl Described for Certificate {
+impl Described for NotifyConfig {
+    fn label(&self) -> String {
+        format!("notify {}", self.name)
+    }
+
+    fn printed(&self) -> String {
+        print::item(self, print::notify)
+    }
+}
+
+impl Described for CertificateConfig {
     fn label(&self) -> String {
         self.key()
     }
@@ -36,7 +50,7 @@ impl Described for Certificate {
     }
 }
 
-impl Described for Authority {
+impl Described for AcmeAuthority {
     fn label(&self) -> String {
         format!("acme {}", self.name)
     }
@@ -46,7 +60,7 @@ impl Described for Authority {
     }
 }
 
-impl Described for Listener {
+impl Described for ListenerConfig {
     fn label(&self) -> String {
         format!("listener {}", self.name)
     }
@@ -66,8 +80,8 @@ impl Described for SharedSection {
     }
 }
 
-impl Described for Route {
-    /// As it is called everywhere, and its listeners.
+impl Described for RouteConfig {
+    /// The name of the route, and its listeners.
     fn label(&self) -> String {
         let mut label = format!("route {}", self.name());
         if let Listeners::Named(names) = &self.listeners {
@@ -81,14 +95,14 @@ impl Described for Route {
     }
 }
 
-impl Described for Backend {
+impl Described for BackendConfig {
     fn label(&self) -> String {
         format!("backend {}", self.name)
     }
 
     fn printed(&self) -> String {
         let text = print::item(self, print::backend);
-        // Those are told one by one.
+        // Servers are listed one by one.
         text.lines()
             .filter(|line| !line.starts_with("servers = "))
             .fold(String::new(), |text, line| text + line + "\n")
@@ -99,10 +113,10 @@ impl Described for Backend {
     }
 }
 
-/// How many characters of a value are shown.
+/// The maximum length of a shown value, in characters.
 const SHOWN: usize = 100;
 
-/// The lines of an item that was replaced, each without its label; at least one.
+/// The lines of a changed item without its label; at least one.
 pub(super) fn lines<T: Described>(old: &T, new: &T) -> Vec<String> {
     let (before, after) = (old.printed(), new.printed());
     let (before, after) = (keys(&before), keys(&after));
@@ -121,12 +135,13 @@ fn keys(printed: &str) -> BTreeMap<&str, &str> {
     printed.lines().filter_map(|line| line.split_once(" = ")).collect()
 }
 
-/// The line of a key, if it has changed.
+/// The line of a key, if it changed.
 fn line(key: &str, old: Option<&str>, new: Option<&str>) -> Option<String> {
     if old == new {
         return None;
     }
-    if key.ends_with("_headers") {
+    // URLs and bodies of notifications may have secrets, too.
+    if key.ends_with("_headers") || ["url", "body"].contains(&key) {
         return Some(format!("{key}: changed"));
     }
     let (was, is) = (old.unwrap_or("(absent)"), new.unwrap_or("(absent)"));
@@ -141,13 +156,13 @@ fn line(key: &str, old: Option<&str>, new: Option<&str>) -> Option<String> {
     Some(format!("{key}: {said}"))
 }
 
-/// The texts of a list, where it is one.
+/// The elements of a list value.
 fn list(value: &str) -> Option<Vec<String>> {
     let value: Value = value.parse().ok()?;
     value.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect()
 }
 
-/// What went from a long list and what came to it.
+/// The elements removed from and added to a long list.
 fn elements(old: &[String], new: &[String]) -> String {
     let missing = |from: &[String], of: &[String]| -> Vec<String> {
         let from: HashSet<&String> = from.iter().collect();
@@ -171,11 +186,11 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// A server's address, and how many equal ones are before it.
+/// A server's address, and the number of equal ones before it.
 type ServerKey = (String, usize);
 
-/// One line for each server that comes, goes or changes.
-fn servers(old: &[Server], new: &[Server]) -> Vec<String> {
+/// One line per server that was added, removed or changed.
+fn servers(old: &[BackendServer], new: &[BackendServer]) -> Vec<String> {
     let (before, after) = (numbered(old), numbered(new));
     let by_key = |all: &[(ServerKey, usize)]| all.iter().cloned().collect::<BTreeMap<ServerKey, usize>>();
     let (known_before, known_after) = (by_key(&before), by_key(&after));
@@ -197,10 +212,10 @@ fn servers(old: &[Server], new: &[Server]) -> Vec<String> {
     all
 }
 
-/// The servers by their keys, with their places.
-fn numbered(servers: &[Server]) -> Vec<(ServerKey, usize)> {
+/// The servers by key, with their indexes.
+fn numbered(servers: &[BackendServer]) -> Vec<(ServerKey, usize)> {
     let mut seen = BTreeMap::<String, usize>::new();
-    let number = |(at, server): (usize, &Server)| {
+    let number = |(at, server): (usize, &BackendServer)| {
         let address = server.address.to_string();
         let count = seen.entry(address.clone()).or_default();
         *count += 1;
@@ -209,8 +224,8 @@ fn numbered(servers: &[Server]) -> Vec<(ServerKey, usize)> {
     servers.iter().enumerate().map(number).collect()
 }
 
-/// What has changed of a server.
-fn changes(old: &Server, new: &Server) -> impl Iterator<Item = String> {
+/// The changes of a server.
+fn changes(old: &BackendServer, new: &BackendServer) -> impl Iterator<Item = String> {
     let parts: [Option<String>; 3] = [
         pair("", &old.state, &new.state),
         pair("weight ", &old.weight, &new.weight),

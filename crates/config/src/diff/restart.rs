@@ -1,31 +1,34 @@
-//! Which changes take effect only when the program is started again.
+//! Changes that take effect only after a restart.
 
 use std::path::Path;
 
 use crate::error::At;
 use crate::keys::{self, Reload};
 use crate::model::Config;
-use crate::settings::{BINDINGS, Binding, Origin};
+use crate::settings::{Binding, Scalar, ValueOrigin, WrittenValue};
 
-/// Takes back the changes that take effect only when the program is started again: in `new` their keys have the
-/// values of `old` afterwards. Gives the keys, in the order of the table.
+/// Reverts changes that take effect only after a restart: sets their keys in `new` to the values of `old`.
+/// Returns the keys in the order of the table.
 ///
-/// Which keys those are is said by the table of keys, and nowhere else.
+/// The table of keys alone decides which keys these are.
 pub fn keep_until_restart(old: &Config, new: &mut Config) -> Vec<&'static str> {
-    let origin = Origin { folder: Path::new(""), at: At::NOWHERE };
-    let needs_restart =
-        |binding: &&Binding| keys::find(binding.path).is_some_and(|key| key.reload == Reload::Restart);
     let mut kept = Vec::new();
-    for binding in BINDINGS.iter().filter(needs_restart) {
+    for (key, binding) in keys::settings().filter(|(key, _)| key.reload == Reload::Restart) {
         let value = (binding.get)(old);
         if value != (binding.get)(new) {
-            kept.push(binding.path);
-            // A value that a field gave is one that it takes.
-            let _ = (binding.set)(new, value.as_ref(), &origin);
-            new.origins.set(binding.path, old.origins.of(binding.path).cloned());
+            kept.push(key.path);
+            set(binding, new, key.name(), value.as_ref());
+            new.origins.set(key.path, old.origins.of(key.path).cloned());
         }
     }
     kept
+}
+
+/// Sets a field to a value that a field of its type gave, and so takes.
+fn set(binding: &Binding<Config>, config: &mut Config, name: &str, value: Option<&Scalar>) {
+    let origin = |_: Option<usize>| ValueOrigin { folder: Path::new(""), at: At::NOWHERE };
+    let written = value.map(|value| WrittenValue { name, value, origin: &origin });
+    (binding.set)(config, written.as_ref());
 }
 
 #[cfg(test)]
@@ -33,7 +36,7 @@ mod tests {
     use super::*;
     use crate::{Environment, parse};
 
-    /// Files in which each plain key has another value than the default; two, as some exclude each other.
+    /// Files with another value than the default for each plain key; two, as some keys exclude each other.
     const OTHERS: [&str; 2] = [
         r#"
 workers = 3
@@ -46,6 +49,8 @@ geoip = "/countries.mmdb"
 enabled = false
 address = "127.0.0.1:9999"
 token_file = "/other"
+users = "/other"
+hosts = ["other.example"]
 certificate = "/other"
 key = "/other"
 [log]
@@ -95,6 +100,7 @@ handshake_timeout = "9s"
 connect_timeout = "9s"
 idle_timeout = "9s"
 max_age = "9s"
+max_age_grace = "9s"
 request_header_timeout = "9s"
 request_body_timeout = "9s"
 min_body_rate = "9B"
@@ -121,24 +127,24 @@ compression_memory = "9MiB"
     fn every_key_is_applied_or_named_and_kept() {
         let read = |text: &str| parse(text, "f.toml", &Environment::default()).unwrap().0;
         let (old, others) = (Config::default(), OTHERS.map(read));
-        let origin = Origin { folder: Path::new(""), at: At::NOWHERE };
-        for binding in BINDINGS {
-            let path = binding.path;
+        for (key, binding) in keys::settings() {
+            let path = key.path;
             let values = others.iter().map(binding.get);
             let value = values.into_iter().find(|value| *value != (binding.get)(&old));
             let value = value.unwrap_or_else(|| panic!("{path} has no other value in this test"));
             let mut changed = old.clone();
-            (binding.set)(&mut changed, value.as_ref(), &origin).unwrap();
+            set(binding, &mut changed, key.name(), value.as_ref());
+            assert_eq!((binding.get)(&changed), value, "{path}");
             let mut new = changed.clone();
             let kept = keep_until_restart(&old, &mut new);
-            match keys::find(path).unwrap().reload {
+            match key.reload {
                 Reload::Restart => assert_eq!((kept, &new), (vec![path], &old)),
                 Reload::Live => assert_eq!((kept, &new), (vec![], &changed), "{path}"),
             }
-            // And back again, which is another way for keys that may be absent.
+            // And back again, which is another path for keys that may be absent.
             let mut back = old.clone();
             let kept = keep_until_restart(&changed, &mut back);
-            let is_live = keys::find(path).unwrap().reload == Reload::Live;
+            let is_live = key.reload == Reload::Live;
             assert_eq!((kept.is_empty(), &back), (is_live, if is_live { &old } else { &changed }), "{path}");
         }
     }

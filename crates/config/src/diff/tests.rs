@@ -1,4 +1,5 @@
 use super::*;
+use crate::model::{ProcessSettings, Telemetry};
 use crate::{Environment, parse};
 
 fn between(old: &str, new: &str) -> ConfigDiff {
@@ -111,6 +112,7 @@ fn no_field_differs_without_a_word() {
         ("log_store", "log_store = { url = \"sqlite:/a.db\" }\n"),
         ("metrics", "metrics = { address = \"127.0.0.1:2\" }\n"),
         ("tracing", "tracing = { otlp = \"http://127.0.0.1:3\" }\n"),
+        ("notify", "notify = [{ name = \"n\", url = \"https://a.example/\" }]\n"),
         ("tls", "tls = { tickets = 2 }\n"),
         ("limits", "limits = { streams = 9 }\n"),
         ("certificates", "certificate = [{ local = true, names = [\"b.example\"] }]\n"),
@@ -124,18 +126,10 @@ fn no_field_differs_without_a_word() {
     let all = parse(base, "f.toml", &Environment::default()).unwrap().0;
     // A field that is new belongs into the table above, and into the difference.
     let Config {
-        workers: _,
-        user: _,
-        state_dir: _,
-        watch: _,
-        sandbox: _,
+        process: ProcessSettings { workers: _, user: _, state_dir: _, watch: _, sandbox: _ },
         geoip: _,
         admin: _,
-        log: _,
-        access_log: _,
-        log_store: _,
-        metrics: _,
-        tracing: _,
+        telemetry: Telemetry { log: _, access_log: _, log_store: _, metrics: _, tracing: _, notify: _ },
         tls: _,
         limits: _,
         certificates: _,

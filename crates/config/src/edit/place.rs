@@ -1,4 +1,4 @@
-//! What stands in a line of a text that nobody can open: the one that edits are made in.
+//! The items in the lines of an edited text, which exists in no file.
 
 use toml_edit::{DocumentMut, Item as Toml, Table, Value};
 
@@ -6,8 +6,8 @@ use super::EDITED;
 use crate::error::At;
 use crate::model::Config;
 
-/// The item that a line (from 1) of `text` belongs to, as people call it, with the place in a file where `config` has it;
-/// `None` for a line of no item.
+/// The item in a line (from 1) of `text`, by its usual name, with its place in the file of `config`; `None`
+/// outside items.
 pub(super) fn item_at(text: &str, line: usize, config: &Config) -> Option<String> {
     let header = text.lines().take(line).filter(|written| written.starts_with('[')).last()?;
     if header.starts_with("[defaults.") || header.starts_with("[policy.") {
@@ -27,16 +27,17 @@ pub(super) fn item_at(text: &str, line: usize, config: &Config) -> Option<String
     let at = match kind {
         "route" => config.routes.iter().find(|one| one.name() == name).map(|one| &one.at),
         "listener" => config.listeners.iter().find(|one| one.name.as_str() == name).map(|one| &one.at),
+        "notify" => config.telemetry.notify.iter().find(|one| one.name.as_str() == name).map(|one| &one.at),
         _ => config.certificates.iter().find(|one| one.name() == name).map(|one| &one.at),
     };
     Some(called(kind, &name, at))
 }
 
-/// What an item of a list is called, by its keys.
+/// The name of an item of a list, from its keys.
 pub(super) fn name_of(kind: &str, table: &Table) -> String {
     match kind {
         "route" => route(table),
-        "listener" => texts(table, "name").concat(),
+        "listener" | "notify" => texts(table, "name").concat(),
         _ => {
             let keys = ["cert", "directory", "names", "acme"];
             let name = keys.iter().map(|key| texts(table, key).join(",")).find(|name| !name.is_empty());
@@ -52,7 +53,7 @@ fn called(kind: &str, name: &str, at: Option<&At>) -> String {
     }
 }
 
-/// The name of a route, as [`Route::name`](crate::model::Route::name) has it.
+/// The name of a route, in the form of [`RouteConfig::name`](crate::model::RouteConfig::name).
 fn route(table: &Table) -> String {
     let mut name = texts(table, "host").join(",");
     name.extend(texts(table, "path").into_iter().filter(|path| path != "/"));
@@ -64,7 +65,7 @@ fn route(table: &Table) -> String {
     if name.is_empty() { "default".to_owned() } else { name }
 }
 
-/// The texts of a key that takes one or several.
+/// The texts of a key with one or several values.
 fn texts(table: &Table, key: &str) -> Vec<String> {
     match table.get(key).and_then(Toml::as_value) {
         Some(Value::String(one)) => vec![one.value().clone()],

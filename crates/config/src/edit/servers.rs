@@ -1,11 +1,11 @@
-//! Changes of single servers in the list of a backend. The comments of the others stay with them.
+//! Edits of single servers in the list of a backend. The comments of the others stay with them.
 
 use toml_edit::{Array, Item as Toml, RawString, TableLike, Value};
 
 use super::{EditError, ServerEdit, form, unknown};
-use crate::model::{Config, Server};
+use crate::model::{BackendServer, Config};
 
-/// Changes the list of servers of a backend, which `table` has.
+/// Edits the list of servers in `table`, the section of a backend.
 pub(super) fn edit(
     table: &mut dyn TableLike,
     config: &Config,
@@ -32,7 +32,7 @@ pub(super) fn edit(
         push_element(array, server);
         return Ok(());
     }
-    // The list is as long as that of the model: a configuration that is in force has no server that is wrong.
+    // The list is as long as that of the model: a configuration in force has no invalid server.
     let at = known.iter().position(|name| name == server).filter(|at| *at < array.len());
     let at = at.ok_or_else(|| no_server(server, &known))?;
     let ServerEdit::Change { state, weight } = change else {
@@ -40,15 +40,16 @@ pub(super) fn edit(
         return Ok(());
     };
     let text = array.get(at).and_then(Value::as_str).ok_or_else(|| form("servers"))?;
-    let mut written: Server = text.parse().map_err(|_| form("servers"))?;
+    let mut written: BackendServer = text.parse().map_err(|_| form("servers"))?;
     written.state = state.unwrap_or(written.state);
     written.weight = weight.unwrap_or(written.weight);
-    // Keeps the comments and the line of the one before.
+    // Keeps the comments and the line of the old element.
     array.replace(at, written.to_string());
     Ok(())
 }
 
-/// That there is no such server. Where several are equally near, as the ports of one host are, the first is named.
+/// The error for an unknown server. Of several equally similar ones, such as the ports of one host, the first
+/// is suggested.
 fn no_server(server: &str, known: &[String]) -> EditError {
     let host = |name: &str| name.rsplit_once(':').map(|(host, _)| host.to_owned());
     let same_host = known.iter().find(|one| host(one).is_some_and(|own| Some(own) == host(server)));
@@ -60,8 +61,8 @@ fn no_server(server: &str, known: &[String]) -> EditError {
     }
 }
 
-/// Adds an element at the end. In a list of several lines it gets a line of its own, indented as the one before, which
-/// keeps the comment behind it: that stands behind the comma, before what follows.
+/// Appends an element. In a list of several lines it gets a line of its own, indented like the previous
+/// element, which keeps its trailing comment: that follows the comma, so it precedes the next element.
 fn push_element(array: &mut Array, text: &str) {
     let comma = array.trailing_comma();
     let last = array.len().checked_sub(1);
@@ -86,15 +87,15 @@ fn push_element(array: &mut Array, text: &str) {
     }
 }
 
-/// What an element is indented by where no other shows it.
+/// The indentation of an element without a neighbour.
 const INDENT: &str = "    ";
 
 fn raw(text: Option<&RawString>) -> String {
     text.and_then(RawString::as_str).unwrap_or_default().to_owned()
 }
 
-/// Removes an element with the comment in its line, and leaves that of the line before: both stand before the element
-/// that follows the comma.
+/// Removes an element with the comment in its line, and keeps that of the previous line: both precede the
+/// element after the comma.
 fn remove_element(array: &mut Array, at: usize) {
     let removed = array.remove(at);
     let prefix = raw(removed.decor().prefix());
@@ -110,7 +111,7 @@ fn remove_element(array: &mut Array, at: usize) {
         let text = raw(Some(array.trailing()));
         array.set_trailing(after(text));
     } else if let Some(last) = at.checked_sub(1).and_then(|last| array.get_mut(last)) {
-        // Without a comma at the end, what follows the last element belongs to it.
+        // Without a trailing comma, the text after the last element belongs to it.
         last.decor_mut().set_suffix(after(raw(removed.decor().suffix())));
     }
 }

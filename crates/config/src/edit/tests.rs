@@ -179,7 +179,7 @@ fn the_text_for_edits_means_the_same_and_implies_the_same() {
         let edited = add.apply(&text, &again, EDITED).unwrap();
         again.keep_places(&config);
         assert_eq!(again.routes[0].at.place(), config.routes[0].at.place());
-        let place = |config: &Config| config.user.as_ref().map(|user| user.at.place().cloned());
+        let place = |config: &Config| config.process.user.as_ref().map(|user| user.at.place().cloned());
         assert_eq!(place(&again), place(&config));
         assert_eq!(
             again.origins.of("log.level").map(ToString::to_string),
@@ -227,7 +227,7 @@ fn names_that_are_not_written_follow_the_routes() {
         next.keep_places(&current);
         current = next;
     }
-    let names: Vec<String> = current.certificates.iter().map(crate::model::Certificate::name).collect();
+    let names: Vec<String> = current.certificates.iter().map(crate::model::CertificateConfig::name).collect();
     assert_eq!(names, ["a.example,b.example,c.example", "a.example"]);
 }
 

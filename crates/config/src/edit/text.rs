@@ -1,18 +1,19 @@
-//! Edits as text, for the process that takes the place of this one, and in words, for people.
+//! Edits as text, for the successor of this process, and in words, for people.
 
 use std::fmt;
 
 use toml_edit::{Array, DocumentMut, Item as Toml, Table, value};
 
 use super::{Edit, Item, ServerEdit, place};
+use crate::keys;
 use crate::model::{ServerState, Weight};
 
-/// The keys that edits set: those of sections that are written once.
+/// The keys of sections that occur once and may be set by edits.
 const SETTABLE: [(&str, &str); 1] = [("log", "level")];
 const ITEMS: [Item; 4] = [Item::Listener, Item::Route, Item::Backend, Item::Certificate];
 
 impl Edit {
-    /// Itself as text, which [`Edit::from_text`] reads.
+    /// The edit as text, for [`Edit::from_text`].
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = DocumentMut::new();
@@ -63,6 +64,11 @@ impl Edit {
                 put("value", value);
                 None
             }
+            Self::Setting { path, value } => {
+                put("setting", path);
+                value.iter().for_each(|value| put("value", value));
+                None
+            }
         };
         if let Some(keys) = keys {
             let mut keys = keys.clone();
@@ -73,7 +79,7 @@ impl Edit {
         text.to_string()
     }
 
-    /// The edit that [`Edit::to_text`] has written; `None` for anything else.
+    /// Parses the text of [`Edit::to_text`]; `None` for anything else.
     #[must_use]
     pub fn from_text(text: &str) -> Option<Self> {
         let text: DocumentMut = text.parse().ok()?;
@@ -97,9 +103,13 @@ impl Edit {
         if let Some(item) = item("remove") {
             return Some(Self::Remove { item, name: word("name")? });
         }
+        if let Some(path) = word("setting") {
+            let (key, _) = keys::settings().find(|(key, _)| key.path == path)?;
+            return Some(Self::Setting { path: key.path, value: word("value") });
+        }
         if let Some(section) = word("section") {
             let key = word("key")?;
-            let (section, key) = SETTABLE.into_iter().find(|known| *known == (&*section, &*key))?;
+            let (section, key) = settable(&section, &key)?;
             return Some(Self::Set { section, key, value: word("value")? });
         }
         let change = match &*word("server")? {
@@ -118,15 +128,21 @@ impl Edit {
     }
 }
 
-/// The table without its place in the text that it was read from.
-fn plain(table: &Table) -> Table {
+/// The key of a section that edits may set, if it is one.
+pub(super) fn settable(section: &str, key: &str) -> Option<(&'static str, &'static str)> {
+    SETTABLE.into_iter().find(|known| *known == (section, key))
+}
+
+/// The table without its position in the text it was parsed from.
+/// The table without its position in a document.
+pub(super) fn plain(table: &Table) -> Table {
     let mut table = table.clone();
     table.set_position(None);
     table
 }
 
 impl fmt::Display for Edit {
-    /// In words.
+    /// The edit in words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |name: &str| if name.is_empty() { String::new() } else { format!(" {name}") };
         match self {
@@ -153,6 +169,8 @@ impl fmt::Display for Edit {
                 }
             }
             Self::Set { section, key, value } => write!(f, "{section}.{key}: {value}"),
+            // A value may have a password.
+            Self::Setting { path, .. } => write!(f, "{path}: changed"),
         }
     }
 }
@@ -189,6 +207,9 @@ mod tests {
         for (section, key) in SETTABLE {
             edits.push(Edit::Set { section, key, value: "debug".to_owned() });
         }
+        for value in [None, Some("\"2m\"".to_owned())] {
+            edits.push(Edit::Setting { path: "limits.idle_timeout", value });
+        }
         for edit in edits {
             let text = edit.to_text();
             let back = Edit::from_text(&text).unwrap_or_else(|| panic!("{text}"));
@@ -198,9 +219,14 @@ mod tests {
                 assert_eq!(own.to_string(), table.to_string());
             }
         }
-        for other in
-            ["", "add = 3", "server = \"x\"", "section = \"log\"\nkey = \"output\"\nvalue = \"x\"", "["]
-        {
+        for other in [
+            "",
+            "add = 3",
+            "setting = \"limits.nothing\"",
+            "server = \"x\"",
+            "section = \"log\"\nkey = \"output\"\nvalue = \"x\"",
+            "[",
+        ] {
             assert!(Edit::from_text(other).is_none(), "{other}");
         }
     }

@@ -1,30 +1,32 @@
-//! One line of a file with carets under the part that is meant.
+//! One line of a file with carets under the faulty part.
 //!
-//! Control characters are replaced, so that a hostile file cannot speak to the terminal, only a window of a long line is
-//! kept, and the password of a database is not shown: such lines end up in the logs of others.
+//! Control characters are replaced, so that a hostile file cannot control the terminal; long lines are cut to
+//! a window; and passwords of databases are not shown: such lines end up in logs.
 
 use std::fmt;
 use std::ops::Range;
 
-use super::{Place, Source, Span};
+use super::{Place, SourceText, Span};
 
-/// The widest window of a line that is shown, in characters.
+/// The maximum width of the shown part of a line, in characters.
 const WINDOW: usize = 110;
 
-/// How much of the line is kept before the caret when the line is longer than the window, in characters.
+/// The number of characters before the caret in a line that is longer than the window.
 const LEAD: usize = 40;
 
-/// A line and the part of it that is meant, in characters.
+/// A line and its faulty part, in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Excerpt {
     pub(super) place: Place,
+    /// The column after the faulty part.
+    pub(super) end_column: usize,
     line: String,
     caret: usize,
     width: usize,
 }
 
 impl Excerpt {
-    pub(super) fn new(source: &Source, span: &Span) -> Self {
+    pub(super) fn new(source: &SourceText, span: &Span) -> Self {
         let place = source.place(span.start);
         let text = &masked(source.line_at(span.start));
         let start = place.column - 1;
@@ -38,7 +40,14 @@ impl Excerpt {
             line.push('…');
         }
         let caret = start - skipped;
-        Excerpt { place, line, caret, width: marked.clamp(1, WINDOW.saturating_sub(caret).max(1)) }
+        let end_column = place.column + marked.max(1);
+        Excerpt {
+            place,
+            end_column,
+            line,
+            caret,
+            width: marked.clamp(1, WINDOW.saturating_sub(caret).max(1)),
+        }
     }
 
     pub(super) fn render(&self, f: &mut fmt::Formatter<'_>, help: Option<&str>) -> fmt::Result {
@@ -91,12 +100,12 @@ fn visible(c: char) -> char {
 mod tests {
     use std::path::Path;
 
-    use super::super::{Problem, Report};
+    use super::super::{Problem, ProblemCollector};
     use super::*;
 
     fn render(text: &str, span: Span) -> String {
-        let source = Source::new("f.toml", Path::new(""), text);
-        let mut report = Report::new(&source);
+        let source = SourceText::new("f.toml", Path::new(""), text);
+        let mut report = ProblemCollector::new(&source);
         report.local(&span, Problem::new("wrong").help("mend it"));
         report.finish(()).unwrap_err().problems()[0].to_string()
     }

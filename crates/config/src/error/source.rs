@@ -1,52 +1,51 @@
-//! The text of a configuration, and what turns byte offsets into places.
+//! The text of a configuration, with the conversion of byte offsets to places.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Place;
 
-/// A range of bytes of a [`Source`].
+/// A range of bytes of a [`SourceText`].
 pub(crate) type Span = std::ops::Range<usize>;
 
-/// The texts of a configuration, one behind the other: the file that was named, then those that it includes.
+/// The texts of a configuration, concatenated: the main file, then the files that it includes.
 ///
-/// One offset names a place in any of them, so that all problems are in one order.
+/// One offset identifies a place in any of them, so that all problems have one order.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct SourceText {
     text: String,
-    /// In their order; at least one.
-    files: Vec<File>,
+    /// The files in order; at least one.
+    files: Vec<SourceFile>,
     line_starts: Vec<usize>,
 }
 
 /// One file within the text.
 #[derive(Debug)]
-struct File {
-    /// For messages.
+struct SourceFile {
+    /// The name in messages.
     name: Arc<str>,
-    /// Where relative paths in it start.
+    /// The directory that relative paths start from.
     folder: PathBuf,
     start: usize,
-    /// From 0.
+    /// The number of lines before this file.
     first_line: usize,
 }
 
-impl Source {
-    /// Of one file.
+impl SourceText {
+    /// The source of one file.
     pub(crate) fn new(name: &str, folder: &Path, text: &str) -> Self {
-        let file = File { name: name.into(), folder: folder.to_owned(), start: 0, first_line: 0 };
-        let mut source = Source { text: String::new(), files: vec![file], line_starts: vec![0] };
+        let file = SourceFile { name: name.into(), folder: folder.to_owned(), start: 0, first_line: 0 };
+        let mut source = SourceText { text: String::new(), files: vec![file], line_starts: vec![0] };
         source.extend(text);
         source
     }
 
-    /// Adds a file behind the others.
     pub(crate) fn add(&mut self, name: &str, folder: &Path, text: &str) {
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.extend("\n");
         }
         let (start, first_line) = (self.text.len(), self.line_starts.len() - 1);
-        self.files.push(File { name: name.into(), folder: folder.to_owned(), start, first_line });
+        self.files.push(SourceFile { name: name.into(), folder: folder.to_owned(), start, first_line });
         self.extend(text);
     }
 
@@ -57,23 +56,23 @@ impl Source {
         self.text.push_str(text);
     }
 
-    /// The name of the file that was named first.
+    /// The name of the main file.
     pub(crate) fn name(&self) -> &str {
         &self.files[0].name
     }
 
-    /// Each file with the offset where it begins.
+    /// Each file with its start offset.
     pub(crate) fn files(&self) -> impl Iterator<Item = (usize, &str)> {
         let ends = self.files.iter().skip(1).map(|file| file.start).chain([self.text.len()]);
         self.files.iter().zip(ends).map(|(file, end)| (file.start, &self.text[file.start..end]))
     }
 
-    /// Where relative paths start that are written at an offset.
+    /// The directory that relative paths at an offset start from.
     pub(crate) fn folder(&self, offset: usize) -> &Path {
         &self.file(offset).folder
     }
 
-    fn file(&self, offset: usize) -> &File {
+    fn file(&self, offset: usize) -> &SourceFile {
         &self.files[self.files.partition_point(|file| file.start <= offset).max(1) - 1]
     }
 
@@ -97,12 +96,12 @@ impl Source {
         self.text[self.line_starts[line]..end].trim_end_matches(['\n', '\r'])
     }
 
-    /// The text of a range, as far as there is one.
+    /// The text of a range, cut to the source.
     pub(crate) fn slice(&self, span: &Span) -> &str {
         &self.text[self.floor(span.start)..self.floor(span.end.max(span.start))]
     }
 
-    /// The nearest boundary of a character at or before the offset.
+    /// The nearest character boundary at or before the offset.
     fn floor(&self, offset: usize) -> usize {
         let mut offset = offset.min(self.text.len());
         while !self.text.is_char_boundary(offset) {
@@ -118,7 +117,7 @@ mod tests {
 
     #[test]
     fn an_offset_names_a_file_and_its_line() {
-        let mut source = Source::new("a", Path::new("/a"), "one\ntwo");
+        let mut source = SourceText::new("a", Path::new("/a"), "one\ntwo");
         source.add("b", Path::new("/b"), "");
         source.add("c", Path::new("/c"), "x = 1\ny = 2\n");
         let starts: Vec<_> = source.files().collect();

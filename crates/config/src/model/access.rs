@@ -1,29 +1,31 @@
-//! Who may enter: the networks that clients may come from, and what requests must show.
+//! Access rules: the networks that clients may come from, and the credentials of requests.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::header::{Act, refused};
 use super::words::words;
 use super::{Cidr, FilePath, HeaderName, HeaderValue, Jwks, RelayTarget};
 use crate::error::{At, Problem, shown};
 
-/// The networks that clients may come from. Who is in `deny` is refused; where there is an `allow`, so is who is not in it.
+/// The networks that clients may come from. Clients in `deny` are refused; with an `allow`, so are clients
+/// outside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientNetworks {
-    /// Where clients may come from; empty: from anywhere.
+    /// The admitted networks; empty for all.
     pub allow: Vec<Networks>,
-    /// Where they may not come from, whatever `allow` says.
+    /// The refused networks, whatever `allow` says.
     pub deny: Vec<Networks>,
 }
 
 impl ClientNetworks {
-    /// Whether every client may enter.
+    /// Returns `true` if every client is admitted.
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty() && self.deny.is_empty()
     }
 
-    /// All entries.
+    /// The entries of both lists.
     pub fn entries(&self) -> impl Iterator<Item = &Networks> {
         self.allow.iter().chain(&self.deny)
     }
@@ -32,9 +34,9 @@ impl ClientNetworks {
 /// One entry of `allow` or `deny`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Networks {
-    /// This network.
+    /// A single network or address.
     One(Cidr),
-    /// The networks that stand in this file; see [`parse_networks`].
+    /// The networks in this file; see [`parse_networks`].
     File(FilePath),
     /// The networks of this country, by [`Config::geoip`](super::Config::geoip).
     Country(Country),
@@ -76,98 +78,179 @@ impl fmt::Display for Networks {
     }
 }
 
-/// What a request must show to be let in by a route; the default is nothing.
+/// The credentials that a route requires; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// A name and a password.
-    pub basic: Option<BasicAuth>,
-    /// A token.
+    pub basic: Option<BasicAuthConfig>,
+    /// A signed token in `Authorization`.
     pub jwt: Option<JwtAuth>,
-    /// The yes of a server that knows who the client is.
-    pub forward: Option<ForwardAuth>,
-    /// Which of these and of the networks a request must satisfy.
+    /// The consent of an authentication server.
+    pub forward: Option<ForwardAuthConfig>,
+    /// The combination of these and the networks that a request must satisfy.
     pub satisfy: Satisfy,
 }
 
 words! {
-    /// How many of several access rules a request must satisfy.
+    /// The number of access rules that a request must satisfy.
     #[derive(Default)]
     pub enum Satisfy {
         /// Every rule must admit the client.
         #[default]
         All = "all",
-        /// One rule that admits the client is enough.
+        /// One rule that admits the client suffices.
         Any = "any",
     }
 }
 
-/// A server that is asked about each request, such as Authelia, Authentik or oauth2-proxy.
+/// A server that decides about each request, such as Authelia, Authentik or oauth2-proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForwardAuth {
-    /// The server.
+pub struct ForwardAuthConfig {
+    /// The address of the server.
     pub to: RelayTarget,
-    /// The path that is asked for, with a query if there is one.
+    /// The path to request, with an optional query.
     pub path: String,
-    /// The fields of its response that servers get.
+    /// The fields of its response that are passed to servers.
     pub headers: Vec<HeaderName>,
-    /// How long it may take: 1 ms to 1 h.
+    /// The time limit: 1 ms to 1 h.
     pub timeout: Duration,
-    /// Where it is written.
+    /// The place in the configuration.
     pub at: At,
 }
 
-/// How long a server of [`ForwardAuth`] may take where nothing is written.
-pub(crate) const FORWARD_TIMEOUT: Duration = Duration::from_secs(5);
+impl ForwardAuthConfig {
+    /// A server with the defaults of the other keys.
+    pub fn to(server: RelayTarget) -> Self {
+        ForwardAuthConfig {
+            to: server,
+            path: "/".to_owned(),
+            headers: Vec::new(),
+            timeout: Duration::from_secs(5),
+            at: At::NOWHERE,
+        }
+    }
+}
 
-/// Tokens that others have signed (RFC 7519).
+/// Parses the path and query requested from an authentication server.
+pub(crate) fn asked(text: &str) -> Result<String, Problem> {
+    let sound = |byte: u8| byte.is_ascii_graphic() && !b"\"#<>\\^`{|}".contains(&byte);
+    if text.starts_with('/') && text.len() <= 2048 && text.bytes().all(sound) {
+        return Ok(text.to_owned());
+    }
+    let problem = Problem::new(format!("`{}` is not a path", shown(text)));
+    Err(problem.help("write the path of the authentication server: \"/api/authz/forward-auth\""))
+}
+
+/// Signed tokens, JWTs as of RFC 7519.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtAuth {
-    /// The public keys.
+    /// The public keys that verify tokens.
     pub jwks: Jwks,
-    /// Who must have issued it; `None`: anybody whose key is there.
+    /// The required issuer; `None` accepts any with a known key.
     pub issuer: Option<String>,
-    /// For whom it must be: one of these; empty: only for nobody in particular; [`JwtAuth::ANYBODY`] alone: for anybody.
+    /// The accepted audiences, any of which suffices; empty accepts only tokens without an audience;
+    /// [`JwtAuth::ANYBODY`] alone accepts any.
     pub audience: Vec<String>,
-    /// The fields that servers get, by name, with the claim or the JSON pointer of each.
+    /// Fields for servers by name, with the claim or the JSON pointer of each.
     pub headers: Vec<(HeaderName, String)>,
-    /// By how much clocks may differ: up to an hour.
+    /// The permitted difference of clocks: up to an hour.
     pub leeway: Duration,
-    /// Whether servers get the token.
+    /// Set to pass the token on to servers.
     pub keep_authorization: bool,
-    /// Set where WebSockets and other tunnels go on when the token that opened them has ended.
+    /// Set to keep WebSockets and other tunnels open after their token has expired.
     pub keep_tunnels: bool,
 }
 
 impl JwtAuth {
-    /// The audience that admits tokens for anybody.
+    /// The audience that accepts tokens for any audience.
     pub const ANYBODY: &str = "*";
+
+    /// Tokens that these keys verify, with the defaults of the other keys.
+    pub fn of(jwks: Jwks) -> Self {
+        JwtAuth {
+            jwks,
+            issuer: None,
+            audience: Vec::new(),
+            headers: Vec::new(),
+            leeway: Duration::from_secs(60),
+            keep_authorization: false,
+            keep_tunnels: false,
+        }
+    }
 }
 
-/// The leeway of [`JwtAuth`] where none is written.
-pub(crate) const LEEWAY: Duration = Duration::from_secs(60);
+/// Parses an audience, which has a name.
+pub(crate) fn audience(text: &str) -> Result<String, Problem> {
+    if text.is_empty() {
+        let problem = Problem::new("an audience has a name, and this one is empty");
+        return Err(problem.help(ALL_AUDIENCES));
+    }
+    Ok(text.to_owned())
+}
+
+/// The remedy for a list of audiences that is meant to be open.
+pub(crate) const ALL_AUDIENCES: &str =
+    "leave it out to believe tokens without `aud`, or write \"*\" to believe tokens for anybody";
 
 /// Names and passwords of users (RFC 7617).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BasicAuth {
-    /// The file of users: lines `name:hash`.
+pub struct BasicAuthConfig {
+    /// The file of users, with lines `name:hash`.
     pub file: FilePath,
-    /// What users are told that the password is for: printable ASCII without quotes and backslashes.
+    /// The realm shown to users: printable ASCII without quotes and backslashes.
     pub realm: HeaderValue,
-    /// The field that names the user to servers.
+    /// The field that carries the user's name to servers.
     pub header: HeaderName,
-    /// Whether servers get the name and password.
+    /// Set to pass name and password on to servers.
     pub keep_authorization: bool,
 }
 
-/// The realm of [`BasicAuth`] where none is written.
-pub(crate) const REALM: &str = "restricted";
-/// The field of [`BasicAuth`] where none is written.
-pub(crate) const USER_HEADER: &str = "remote-user";
+impl BasicAuthConfig {
+    /// The users of this file, with the defaults of the other keys.
+    pub fn of(file: FilePath) -> Self {
+        BasicAuthConfig {
+            file,
+            realm: HeaderValue::literal("restricted"),
+            header: HeaderName::literal("remote-user"),
+            keep_authorization: false,
+        }
+    }
+}
 
-/// Reads a list of networks: one in a line, blanks around it. What follows a `#` or a `;` is a comment.
+/// Parses a realm, which is sent as a quoted string (RFC 9110 §5.6.4).
+pub(crate) fn realm(text: &str) -> Result<HeaderValue, Problem> {
+    if text.is_empty() || text.len() > 255 || text.contains(['"', '\\']) {
+        let problem = Problem::new(format!("`{}` is not a realm", shown(text)));
+        return Err(problem.help("write 1 to 255 letters, without quotes and backslashes"));
+    }
+    text.parse()
+}
+
+/// Parses the name of a field that may say who the client is.
+pub(crate) fn identity(text: &str) -> Result<HeaderName, Problem> {
+    let name: HeaderName = text.parse()?;
+    match not_for_users(&name) {
+        None => Ok(name),
+        Some(why) => Err(Problem::new(format!("`{name}` cannot say who the client is")).help(why)),
+    }
+}
+
+/// The reason for which a field cannot carry the user's name.
+fn not_for_users(name: &HeaderName) -> Option<&'static str> {
+    match name.folded().as_str() {
+        "host" | "authorization" | "cookie" | "forwarded" | "x-request-id" | "via" | "expect"
+        | "content-type" => Some("it says something else; write a name such as Remote-User"),
+        "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" | "x-forwarded-port" => {
+            Some("it says something else; write a name such as Remote-User")
+        }
+        _ => refused(name, Act::Set),
+    }
+}
+
+/// Parses a list of networks, one per line, surrounded by optional blanks. `#` and `;` start comments.
 ///
 /// # Errors
-/// Every line that is no network, with its number from 1 and what is wrong with it.
+/// Every invalid line with its number, from 1.
 pub fn parse_networks(text: &str) -> Result<Vec<Cidr>, Vec<(usize, Problem)>> {
     let (mut networks, mut wrong) = (Vec::new(), Vec::new());
     for (line, number) in text.lines().zip(1..) {

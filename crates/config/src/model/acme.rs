@@ -1,4 +1,4 @@
-//! Certificate authorities that speak ACME (RFC 8555), and what is asked of them.
+//! ACME authorities (RFC 8555), and the certificates to order from them.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -8,35 +8,32 @@ use super::words::words;
 use super::{FilePath, HostName, HostPattern, Name, OnDemand};
 use crate::error::{At, Problem, shown};
 
-/// A certificate authority, and the account with it.
+/// A certificate authority with an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Authority {
-    /// What certificates and the log call it.
+pub struct AcmeAuthority {
+    /// The name in certificates and logs.
     pub name: Name,
-    /// The URL of its directory.
+    /// The URL of its ACME directory.
     pub directory: DirectoryUrl,
-    /// The contact for the account, if any.
+    /// The contact of the account, if any.
     pub email: Option<String>,
-    /// How control of a name is proved.
+    /// The challenge that proves control of a name.
     pub challenge: Challenge,
-    /// Who sets the records of [`Challenge::Dns01`]; there with it, absent without.
+    /// The provider of DNS records; present with [`Challenge::Dns01`] only.
     pub dns: Option<DnsProvider>,
-    /// How long a record has been set before the authority looks for it: up to 1 h.
+    /// The time between setting a record and the authority's check: up to 1 h.
     pub dns_wait: Duration,
-    /// The authorities that vouch for its API, if not the system's.
+    /// The CA certificates for its API, if not the system's.
     pub ca: Option<FilePath>,
     /// The certificate profile, if not the authority's default.
     pub profile: Option<String>,
-    /// The binding to an account that exists elsewhere, if it wants one.
+    /// The external account to bind to, if the authority requires one.
     pub eab: Option<ExternalAccount>,
-    /// Where it is written; nowhere for a well-known one without a section.
+    /// The place; nowhere for a well-known authority without a section.
     pub at: At,
 }
 
-/// How long a record of DNS has been set before the authority looks for it.
-pub(crate) const DNS_WAIT: Duration = Duration::from_secs(30);
-
-/// The names that need no directory: the URL, and whether an account must be bound to one elsewhere.
+/// Well-known authorities: name, directory URL, and `true` if an external account is required.
 const WELL_KNOWN: [(&str, &str, bool); 4] = [
     ("letsencrypt", "https://acme-v02.api.letsencrypt.org/directory", false),
     ("letsencrypt-staging", "https://acme-staging-v02.api.letsencrypt.org/directory", false),
@@ -44,16 +41,16 @@ const WELL_KNOWN: [(&str, &str, bool); 4] = [
     ("google", "https://dv.acme-v02.api.pki.goog/directory", true),
 ];
 
-impl Authority {
+impl AcmeAuthority {
     /// An authority with the defaults of all keys but `directory`.
     pub fn new(name: Name, directory: DirectoryUrl) -> Self {
-        Authority {
+        AcmeAuthority {
             name,
             directory,
             email: None,
             challenge: Challenge::TlsAlpn01,
             dns: None,
-            dns_wait: DNS_WAIT,
+            dns_wait: Duration::from_secs(30),
             ca: None,
             profile: None,
             eab: None,
@@ -61,13 +58,13 @@ impl Authority {
         }
     }
 
-    /// The authority that needs no section, by its name. One that wants an account elsewhere does.
+    /// The well-known authority of this name. One that requires an external account needs a section.
     pub fn well_known(name: &Name) -> Option<Self> {
         let (_, url, bound) = WELL_KNOWN.iter().find(|(known, ..)| *known == name.as_str())?;
-        (!bound).then(|| Authority::new(name.clone(), DirectoryUrl((*url).to_owned())))
+        (!bound).then(|| AcmeAuthority::new(name.clone(), DirectoryUrl((*url).to_owned())))
     }
 
-    /// The URL of a well-known authority.
+    /// The directory URL of a well-known authority.
     pub(crate) fn well_known_url(name: &str) -> Option<DirectoryUrl> {
         WELL_KNOWN
             .iter()
@@ -75,23 +72,30 @@ impl Authority {
             .map(|(_, url, _)| DirectoryUrl((*url).to_owned()))
     }
 
-    /// Whether a well-known authority wants an account elsewhere.
+    /// Returns `true` if a well-known authority requires an external account.
     pub(crate) fn wants_account(name: &str) -> bool {
         WELL_KNOWN.iter().any(|(known, _, bound)| *known == name && *bound)
     }
 }
 
-/// The URL of an authority's directory: `https` and a host.
+/// A directory URL: `https` with a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryUrl(String);
 
+impl Default for DirectoryUrl {
+    /// The directory of Let's Encrypt.
+    fn default() -> Self {
+        DirectoryUrl(WELL_KNOWN[0].1.to_owned())
+    }
+}
+
 impl DirectoryUrl {
-    /// The URL as it is written.
+    /// The URL as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The port that is connected: 443 where none is written.
+    /// The port to connect to, 443 by default.
     pub fn port(&self) -> u16 {
         let authority =
             self.0.trim_start_matches("https://").split(['/', '?', '#']).next().unwrap_or_default();
@@ -128,103 +132,137 @@ impl std::fmt::Display for DirectoryUrl {
 }
 
 words! {
-    /// How control of a name is proved.
+    /// The challenge that proves control of a name.
     pub enum Challenge {
-        /// By a handshake on port 443 (RFC 8737).
+        /// A handshake on port 443 (RFC 8737).
         TlsAlpn01 = "tls-alpn-01",
-        /// By a response on port 80 (RFC 8555 section 8.3).
+        /// A response on port 80 (RFC 8555 §8.3).
         Http01 = "http-01",
-        /// By a TXT record (RFC 8555 section 8.4); the only one for wildcards.
+        /// A TXT record (RFC 8555 §8.4); the only one for wildcards.
         Dns01 = "dns-01",
     }
 }
 
-/// Who sets TXT records.
+/// The provider that sets TXT records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsProvider {
-    /// A program.
+    /// A program of the operator.
     Hook(FilePath),
     /// The name server itself (RFC 2136).
     Update(DnsUpdate),
 }
 
-/// A name server that takes signed updates.
+/// A name server that accepts signed updates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsUpdate {
-    /// Its address.
+    /// The address of the name server.
     pub server: SocketAddr,
-    /// The zone that the records are in.
+    /// The zone of the records.
     pub zone: HostName,
     /// The name of the TSIG key.
     pub key_name: HostName,
-    /// The file with the key, in base64.
+    /// The file with the key in base64.
     pub key_file: FilePath,
     /// The algorithm of the key.
     pub algorithm: TsigAlgorithm,
 }
 
+impl DnsUpdate {
+    /// The update before its keys are read, most of which must be written.
+    pub(crate) fn blank() -> Self {
+        DnsUpdate {
+            server: SocketAddr::from(([0; 4], 0)),
+            zone: HostName::localhost(),
+            key_name: HostName::localhost(),
+            key_file: FilePath::new(""),
+            algorithm: TsigAlgorithm::HmacSha256,
+        }
+    }
+}
+
+/// Parses the address of a name server.
+pub(crate) fn name_server(text: &str) -> Result<SocketAddr, Problem> {
+    text.parse().map_err(|_| {
+        let problem = Problem::new(format!("`{}` is not an address with a port", shown(text)));
+        problem.help("write an address such as \"192.0.2.53:53\": names are not looked up")
+    })
+}
+
 words! {
     /// The algorithm of a TSIG key (RFC 8945).
     pub enum TsigAlgorithm {
-        /// HMAC with SHA-256.
+        /// HMAC with SHA-256, `hmac-sha256`.
         HmacSha256 = "hmac-sha256",
-        /// HMAC with SHA-512.
+        /// HMAC with SHA-512, `hmac-sha512`.
         HmacSha512 = "hmac-sha512",
     }
 }
 
-/// The binding to an account that exists elsewhere (RFC 8555 section 7.3.4).
+/// The binding to an external account (RFC 8555 §7.3.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalAccount {
     /// The identifier of the key.
     pub key_id: String,
-    /// The file with the key, in base64url.
+    /// The file with the key in base64url.
     pub key_file: FilePath,
 }
 
-/// A certificate that an authority is asked for.
+/// A certificate to order from an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeCertificate {
-    /// The authorities, the preferred one first; at least one.
+    /// The authorities in order of preference; at least one.
     pub authorities: Vec<Name>,
-    /// What it is for; at least one, but for one on demand, which has none.
+    /// The names; at least one, except for certificates on demand, which have none.
     pub names: Vec<HostPattern>,
-    /// The kind of its key.
-    pub key_type: KeyType,
-    /// Whether a renewal keeps the key.
+    /// The kind of the key.
+    pub key_type: AcmeKeyType,
+    /// Set to keep the key on renewal.
     pub reuse_key: bool,
-    /// Which names are ordered, one by one, when the first client asks for them; `None`: all of `names` at once.
+    /// The names to order one by one when a client first asks for them; `None` orders all of `names` at once.
     pub on_demand: Option<OnDemand>,
+}
+
+impl Default for AcmeCertificate {
+    /// The defaults of all keys; without authorities and names, of which a certificate needs some.
+    fn default() -> Self {
+        AcmeCertificate {
+            authorities: Vec::new(),
+            names: Vec::new(),
+            key_type: AcmeKeyType::P256,
+            reuse_key: false,
+            on_demand: None,
+        }
+    }
 }
 
 words! {
     /// The kind of a key.
-    pub enum KeyType {
-        /// ECDSA on P-256.
+    pub enum AcmeKeyType {
+        /// ECDSA on the curve P-256.
         P256 = "p256",
-        /// ECDSA on P-384.
+        /// ECDSA on the curve P-384.
         P384 = "p384",
-        /// RSA of 2048 bits.
+        /// RSA with a modulus of 2048 bits.
         Rsa2048 = "rsa2048",
-        /// RSA of 4096 bits.
+        /// RSA with a modulus of 4096 bits.
         Rsa4096 = "rsa4096",
     }
 }
 
 words! {
-    /// Where the certificates of routes' hosts come from that no `[[certificate]]` covers.
+    /// The source of certificates for hosts of routes that no `[[certificate]]` covers.
     pub enum ImpliedCertificates {
-        /// The local CA, where there is no certificate at all.
+        /// The local CA, if there is no certificate at all.
         Local = "local",
         /// The authorities of `tls.acme`.
         Acme = "acme",
     }
 }
 
-/// Reads an e-mail address: enough to tell one from a mistake. Who has it is the authority's to find out.
+/// Parses an e-mail address, strictly enough to catch mistakes.
 ///
 /// # Errors
-/// It is none.
+/// The text is not an address.
 pub fn contact(text: &str) -> Result<String, Problem> {
     let sound = text.split_once('@').is_some_and(|(who, host)| !who.is_empty() && host.contains('.'));
     if sound && text.chars().all(|c| c.is_ascii_graphic() && !matches!(c, ',' | '?' | '<' | '>')) {
@@ -233,7 +271,7 @@ pub fn contact(text: &str) -> Result<String, Problem> {
     Err(Problem::new(format!("`{}` is no e-mail address", shown(text))))
 }
 
-/// Why no public authority may issue for a name, if it may not.
+/// The reason for which no public authority may issue for a name.
 pub fn not_issuable(host: &HostPattern) -> Option<&'static str> {
     let text = host.to_string();
     let name = text.strip_prefix("*.").unwrap_or(&text);
@@ -245,8 +283,8 @@ pub fn not_issuable(host: &HostPattern) -> Option<&'static str> {
     SPECIAL.iter().any(ends).then_some("its domain is set aside for private use")
 }
 
-/// Domains that no public authority issues for: those of RFC 2606, 6761, 6762 and 8375, ICANN's `internal`, and those that
-/// home routers and offices use.
+/// Domains that no public authority issues for: those of RFC 2606, 6761, 6762 and 8375, ICANN's `internal`,
+/// and those in use by home routers and offices.
 const SPECIAL: [&str; 13] = [
     "localhost",
     "local",
@@ -298,8 +336,8 @@ mod tests {
 
     #[test]
     fn well_known_names() {
-        let of = |name: &str| Authority::well_known(&name.parse().unwrap());
+        let of = |name: &str| AcmeAuthority::well_known(&name.parse().unwrap());
         assert!(of("letsencrypt").is_some() && of("other").is_none());
-        assert!(of("zerossl").is_none() && Authority::wants_account("zerossl"));
+        assert!(of("zerossl").is_none() && AcmeAuthority::wants_account("zerossl"));
     }
 }

@@ -1,4 +1,4 @@
-//! Addresses: where a listener listens, where a server is, which networks are trusted.
+//! Addresses of listeners, servers and networks.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -9,19 +9,20 @@ use ipnet::IpNet;
 
 use super::HostName;
 use crate::error::{Problem, shown};
+use crate::folder::joined;
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServerAddress {
     /// A Unix stream socket: `unix:/run/app.sock`.
     Unix(PathBuf),
-    /// An IP address and a port that is not 0: `10.0.0.7:3000`, `[::1]:3000`.
+    /// An IP address and a non-zero port: `10.0.0.7:3000`, `[::1]:3000`.
     Ip(SocketAddr),
-    /// A name to be looked up, and a port: `app.internal:80`.
+    /// A name to resolve, and a port: `app.internal:80`.
     Name {
-        /// The host.
+        /// The host to resolve.
         host: HostName,
-        /// The port, not 0.
+        /// The port, which must not be 0.
         port: u16,
     },
 }
@@ -81,21 +82,21 @@ impl ServerAddress {
     /// The address with a relative socket path joined to `folder`.
     ///
     /// # Errors
-    /// The path is then too long for a socket.
+    /// The path becomes too long for a socket.
     pub(crate) fn in_folder(self, folder: &Path) -> Result<Self, Problem> {
         match self {
-            ServerAddress::Unix(path) => socket_path(folder.join(path)).map(ServerAddress::Unix),
+            ServerAddress::Unix(path) => socket_path(joined(folder, path)).map(ServerAddress::Unix),
             other => Ok(other),
         }
     }
 }
 
-/// Where a listener listens.
+/// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ListenAddress {
     /// An address and a port; `[::]` means every address of both families, port 0 any free port.
     Ip(SocketAddr),
-    /// A Unix stream socket.
+    /// The path of a Unix stream socket.
     Unix(PathBuf),
 }
 
@@ -137,16 +138,16 @@ impl ListenAddress {
     /// The address with a relative socket path joined to `folder`.
     ///
     /// # Errors
-    /// The path is then too long for a socket.
+    /// The path becomes too long for a socket.
     pub(crate) fn in_folder(self, folder: &Path) -> Result<Self, Problem> {
         match self {
-            ListenAddress::Unix(path) => socket_path(folder.join(path)).map(ListenAddress::Unix),
+            ListenAddress::Unix(path) => socket_path(joined(folder, path)).map(ListenAddress::Unix),
             other => Ok(other),
         }
     }
 }
 
-/// The longest path of a Unix socket in bytes: `sun_path` of unix(7) without its final zero.
+/// The maximum path length of a Unix socket in bytes: `sun_path` of unix(7) without its final zero.
 const SOCKET_PATH_MAX: usize = 107;
 
 fn unix_path(path: &str) -> Result<PathBuf, Problem> {
@@ -166,13 +167,13 @@ fn socket_path(path: PathBuf) -> Result<PathBuf, Problem> {
     Ok(path)
 }
 
-/// A network: an address whose first bits count, as many as its prefix says. The other bits are zero.
+/// A network: an address with a prefix length. All other bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cidr(IpNet);
 
 impl Cidr {
-    /// The network of the first `prefix` bits of `address`; `None` where the address has fewer bits, or
-    /// has others set. A network of IPv4 addresses mapped into IPv6 becomes one of IPv4.
+    /// The network of the first `prefix` bits of `address`; `None` if the address has fewer bits, or further
+    /// bits set. A network of IPv4-mapped addresses becomes one of IPv4.
     pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
         let (address, prefix) = match (address, address.to_canonical(), prefix.checked_sub(96)) {
             (IpAddr::V6(_), mapped @ IpAddr::V4(_), Some(prefix)) => (mapped, prefix),
@@ -186,13 +187,13 @@ impl Cidr {
         self.0.addr()
     }
 
-    /// How many bits of the address count: up to 32 for IPv4, up to 128 for IPv6.
+    /// The prefix length: up to 32 for IPv4, up to 128 for IPv6.
     pub fn prefix(self) -> u8 {
         self.0.prefix_len()
     }
 
-    /// Whether the network has this address. An IPv4 address mapped into IPv6, as a socket of both
-    /// families shows it, counts as the IPv4 address that it is.
+    /// Returns `true` for addresses in the network. IPv4-mapped addresses, as on dual-stack sockets, count as
+    /// IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
     }

@@ -1,4 +1,4 @@
-//! Backends: groups of servers, and how one is chosen.
+//! Backends: groups of servers, and the choice among them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,35 +8,35 @@ use super::words::words;
 use super::{CookieName, Eject, HeaderName, Health, Name, ServerAddress, ServerTls, Weight};
 use crate::error::{At, Problem, shown};
 
-/// A group of servers that do the same.
+/// A group of equivalent servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backend {
-    /// What routes, events and metrics call it.
+pub struct BackendConfig {
+    /// The name in routes, events and metrics.
     pub name: Name,
-    /// Its servers in the order of the file; at least one.
-    pub servers: Vec<Server>,
-    /// How a server is chosen.
+    /// The servers in the order of the file; at least one.
+    pub servers: Vec<BackendServer>,
+    /// The algorithm that chooses a server.
     pub balance: Balance,
-    /// What the servers speak behind routes of HTTP.
+    /// The protocol of the servers behind HTTP routes.
     pub protocol: Protocol,
-    /// How TLS is spoken to them; `None`: they get plain text.
+    /// The TLS settings for the servers; `None` for plain text.
     pub tls: Option<ServerTls>,
-    /// How many connections they get.
+    /// The limits on connections.
     pub pool: Pool,
-    /// The cookie by which a client stays with its server; only HTTP.
+    /// The cookie that keeps a client with its server; only HTTP.
     pub sticky_cookie: Option<CookieName>,
-    /// Whether and how it is checked that they are alive.
+    /// The active health checks, if any.
     pub health: Option<Health>,
-    /// When one that fails in the eyes of clients is taken out.
+    /// The ejection of servers that fail requests, if any.
     pub eject: Option<Eject>,
-    /// Where it is written.
+    /// The place in the configuration.
     pub at: At,
 }
 
-impl Backend {
+impl BackendConfig {
     /// A backend with the defaults of all keys but `servers`.
-    pub fn new(name: Name, servers: Vec<Server>) -> Self {
-        Backend {
+    pub fn new(name: Name, servers: Vec<BackendServer>) -> Self {
+        BackendConfig {
             name,
             servers,
             balance: Balance::RoundRobin,
@@ -50,7 +50,7 @@ impl Backend {
         }
     }
 
-    /// The key by which the backend can serve HTTP alone, if there is one.
+    /// The key for which the backend can serve HTTP only, if there is one.
     pub fn needs_http(&self) -> Option<&'static str> {
         if self.protocol != Protocol::H1 {
             return Some("protocol");
@@ -64,45 +64,45 @@ impl Backend {
 
 /// A server of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// Where it is.
+pub struct BackendServer {
+    /// The address of the server.
     pub address: ServerAddress,
     /// Its share of the connections.
     pub weight: Weight,
-    /// Whether it is used only when no other can be connected.
+    /// Set if it is used only when no other server can be connected to.
     pub backup: bool,
-    /// Whether it gets connections at all.
+    /// The administrative state of the server.
     pub state: ServerState,
-    /// Where it is written.
+    /// The place in the configuration.
     pub at: At,
 }
 
-impl Server {
-    /// A server of weight 1 that is no backup.
+impl BackendServer {
+    /// A server of weight 1 that is not a backup.
     pub fn new(address: ServerAddress) -> Self {
         let weight = Weight::literal::<1>();
-        Server { address, weight, backup: false, state: ServerState::Enabled, at: At::NOWHERE }
+        BackendServer { address, weight, backup: false, state: ServerState::Enabled, at: At::NOWHERE }
     }
 }
 
 words! {
-    /// Whether a server gets connections and requests.
+    /// The administrative state of a server.
     pub enum ServerState {
-        /// Yes, as long as it works.
+        /// In use, as long as it works.
         Enabled = "enabled",
-        /// Nothing new: it finishes what it has.
+        /// Draining: no new requests, but present ones finish.
         Drain = "drain",
-        /// Nothing: it is treated as if it was not written.
+        /// Unused, as if it were not configured.
         Disabled = "disabled",
     }
 }
 
-impl FromStr for Server {
+impl FromStr for BackendServer {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
         let mut words = text.split_ascii_whitespace();
-        let mut server = Server::new(words.next().unwrap_or_default().parse()?);
+        let mut server = BackendServer::new(words.next().unwrap_or_default().parse()?);
         let (mut weight_seen, mut backup_seen, mut state_seen) = (false, false, false);
         for word in words {
             let twice = if word == "backup" {
@@ -138,7 +138,7 @@ impl FromStr for Server {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for BackendServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.fmt(f)?;
         if self.weight.get() != 1 {
@@ -155,61 +155,61 @@ impl fmt::Display for Server {
 }
 
 words! {
-    /// What servers speak behind routes of HTTP.
+    /// The protocol of servers behind HTTP routes.
     pub enum Protocol {
-        /// HTTP/1.1.
+        /// HTTP/1.1 over any connection.
         H1 = "h1",
         /// HTTP/2 with prior knowledge (RFC 9113 §3.3).
         H2 = "h2",
-        /// What each server chooses within TLS (ALPN): HTTP/2, else HTTP/1.1.
+        /// The protocol negotiated by ALPN: HTTP/2, else HTTP/1.1.
         Auto = "auto",
     }
 }
 
-/// How a server of a backend is chosen.
+/// The algorithm that chooses a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Balance {
-    /// In turn, by weight.
+    /// Round robin, weighted by [`BackendServer::weight`].
     RoundRobin,
-    /// The one with the fewest connections or requests for its weight.
+    /// The fewest connections or requests relative to the weight.
     LeastConn,
-    /// The less busy of two that are drawn.
+    /// The less busy of two random servers.
     TwoChoices,
-    /// Always the same one for the same key, as long as it is alive.
+    /// Consistent hashing: the same server for the same key, as long as it is alive.
     Hash(HashKey),
 }
 
 words! {
-    /// The ways to choose a server, as the table of keys lists them; `NAME` stands for a name.
+    /// The names of the algorithms in the table of keys; `NAME` stands for a name.
     pub enum BalanceWay {
-        /// [`Balance::RoundRobin`].
+        /// The way of [`Balance::RoundRobin`].
         RoundRobin = "round_robin",
-        /// [`Balance::LeastConn`].
+        /// The way of [`Balance::LeastConn`].
         LeastConn = "least_conn",
-        /// [`Balance::TwoChoices`].
+        /// The way of [`Balance::TwoChoices`].
         TwoChoices = "two_choices",
-        /// [`HashKey::Client`].
+        /// The way of [`HashKey::Client`].
         HashClient = "hash:client",
-        /// [`HashKey::Cookie`].
+        /// The way of [`HashKey::Cookie`].
         HashCookie = "hash:cookie:NAME",
-        /// [`HashKey::Header`].
+        /// The way of [`HashKey::Header`].
         HashHeader = "hash:header:NAME",
     }
 }
 
-/// What is hashed to choose a server.
+/// The key for hashing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
     /// The address of the client.
     Client,
-    /// The value of a cookie; without it, in turn. Only HTTP.
+    /// The value of a cookie; without it, round robin. Only HTTP.
     Cookie(CookieName),
-    /// The value of a field of the request's header; without it, in turn. Only HTTP.
+    /// The value of a request header field; without it, round robin. Only HTTP.
     Header(HeaderName),
 }
 
 impl HashKey {
-    /// The key that `client`, `cookie:NAME` or `header:NAME` means; `None` for all else.
+    /// Parses `client`, `cookie:NAME` or `header:NAME`; `None` for anything else.
     pub(crate) fn read(text: &str) -> Option<Result<Self, Problem>> {
         match text.split_once(':') {
             None if text == "client" => Some(Ok(HashKey::Client)),
@@ -257,20 +257,20 @@ impl fmt::Display for Balance {
     }
 }
 
-/// How many connections the servers of a backend get.
+/// The limits on connections to the servers of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Connections or requests at a time for each server, over all workers: 1 to 1,000,000.
+    /// Concurrent connections or requests per server, over all workers: 1 to 1,000,000.
     pub max_connections: Option<u32>,
-    /// How many may wait while all servers are at that: up to 1,000,000.
+    /// The length of the queue while all servers are at that limit: up to 1,000,000.
     pub queue: u32,
-    /// How long one may wait: 1 ms to 1 h.
+    /// The maximum time in the queue: 1 ms to 1 h.
     pub queue_timeout: Duration,
-    /// Connections without a request that each worker keeps for each server: up to 100,000.
+    /// Idle connections that each worker keeps per server: up to 100,000.
     pub idle_connections: u32,
-    /// How long such a connection is kept: 1 ms to 24 h.
+    /// The time for which an idle connection is kept: 1 ms to 24 h.
     pub idle_timeout: Duration,
-    /// For one attempt to connect, where it is not that of the limits: 1 ms to 1 h.
+    /// The timeout of a connection attempt, if not that of the limits: 1 ms to 1 h.
     pub connect_timeout: Option<Duration>,
 }
 
@@ -300,7 +300,7 @@ mod tests {
             "a:1 weight=256 backup drain",
             "a:1 disabled",
         ] {
-            assert_eq!(text.parse::<Server>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<BackendServer>().unwrap().to_string(), text);
         }
     }
 
@@ -316,7 +316,7 @@ mod tests {
             "a:1 enabled",
             "a:1 drain disabled",
         ] {
-            assert!(text.parse::<Server>().is_err(), "{text}");
+            assert!(text.parse::<BackendServer>().is_err(), "{text}");
         }
     }
 

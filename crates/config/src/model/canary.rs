@@ -1,4 +1,4 @@
-//! What routes say of several backends: shares of their requests, and copies of them.
+//! Traffic of one route for several backends: shares and copies of its requests.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -8,16 +8,16 @@ use super::words::words;
 use super::{CookieName, HashKey, HeaderName, Name, Size};
 use crate::error::{Problem, shown};
 
-/// The requests of a route in shares, each for a backend.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Split {
-    /// The backends and their shares: at least two, each once, and not all of weight 0.
-    pub backends: Vec<Share>,
-    /// What a request's share is known by.
+/// The shares of a route's requests, each for a backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrafficSplit {
+    /// The backends and their shares: at least two, without duplicates, and not all of weight 0.
+    pub backends: Vec<BackendShare>,
+    /// The key that assigns a request to a share.
     pub by: SplitBy,
-    /// The field whose value names the backend of a request.
+    /// The header field that selects a backend by name.
     pub header: Option<HeaderName>,
-    /// The cookie whose value names the backend of a request.
+    /// The cookie that selects a backend by name.
     pub cookie: Option<CookieName>,
     /// The cookie that keeps a client with its backend.
     pub sticky_cookie: Option<CookieName>,
@@ -25,17 +25,17 @@ pub struct Split {
 
 /// The share of one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// The backend.
+pub struct BackendShare {
+    /// The name of the backend.
     pub backend: Name,
-    /// Its part of the sum of all weights: 0 to 1000. With 0 it gets the requests that name it.
+    /// Its part of the sum of all weights: 0 to 1000. With 0 it gets only requests that name it.
     pub weight: u16,
 }
 
-/// The greatest weight of a share: tenths of a percent can be said.
+/// The maximum weight of a share, which allows tenths of a percent.
 const WEIGHT_MAX: u16 = 1000;
 
-impl FromStr for Share {
+impl FromStr for BackendShare {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
@@ -56,35 +56,42 @@ impl FromStr for Share {
                 return Err(problem.help("write the name of a backend, then ` weight=N`"));
             }
         };
-        Ok(Share { backend, weight })
+        Ok(BackendShare { backend, weight })
     }
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for BackendShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} weight={}", self.backend, self.weight)
     }
 }
 
-/// What the share of a request is known by.
+/// The key that assigns a request to a share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SplitBy {
-    /// By chance, each request anew.
+    /// Random for each request.
     Request,
-    /// By a hash: the same key is always in the same share.
+    /// A hash: the same key is always in the same share.
     Hash(HashKey),
 }
 
+impl Default for SplitBy {
+    /// A hash of the client's address.
+    fn default() -> Self {
+        SplitBy::Hash(HashKey::Client)
+    }
+}
+
 words! {
-    /// The words for [`SplitBy`], as the table of keys lists them; `NAME` stands for a name.
+    /// The names of [`SplitBy`] in the table of keys; `NAME` stands for a name.
     pub enum SplitWay {
-        /// By the client's address.
+        /// The address of the client.
         Client = "client",
-        /// [`SplitBy::Request`].
+        /// Random for each request: [`SplitBy::Request`].
         Request = "request",
-        /// By a cookie.
+        /// The value of a cookie.
         Cookie = "cookie:NAME",
-        /// By a field of the header.
+        /// The value of a header field.
         Header = "header:NAME",
     }
 }
@@ -112,21 +119,21 @@ impl fmt::Display for SplitBy {
 
 /// Copies of requests for another backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mirror {
-    /// Who gets them.
+pub struct MirrorConfig {
+    /// The backend that gets the copies.
     pub backend: Name,
-    /// Requests with larger bodies are not copied: up to 16 MiB.
+    /// The maximum body of a copied request: up to 16 MiB.
     pub max_body: Size,
-    /// How many copies each worker has under way: 1 to 10,000.
+    /// Copies in flight per worker: 1 to 10,000.
     pub requests: u32,
-    /// One in so many requests is copied: 1 to 1,000,000.
+    /// The sampling rate, one in this many requests: 1 to 1,000,000.
     pub one_in: NonZeroU32,
 }
 
-impl Mirror {
-    /// All requests to this backend, within the bounds that suit most.
+impl MirrorConfig {
+    /// Copies of all requests for this backend, with default bounds.
     pub fn to(backend: Name) -> Self {
-        Mirror { backend, max_body: Size::new(64 << 10), requests: 32, one_in: NonZeroU32::MIN }
+        MirrorConfig { backend, max_body: Size::new(64 << 10), requests: 32, one_in: NonZeroU32::MIN }
     }
 }
 
@@ -139,7 +146,7 @@ mod tests {
         for (text, expected) in
             [("a", "a weight=1"), ("a  weight=0", "a weight=0"), ("b.c weight=1000", "b.c weight=1000")]
         {
-            assert_eq!(text.parse::<Share>().unwrap().to_string(), expected);
+            assert_eq!(text.parse::<BackendShare>().unwrap().to_string(), expected);
         }
         for text in [
             "",
@@ -151,7 +158,7 @@ mod tests {
             "a weight=1 x",
             "a weight=1 backup",
         ] {
-            assert!(text.parse::<Share>().is_err(), "{text}");
+            assert!(text.parse::<BackendShare>().is_err(), "{text}");
         }
     }
 

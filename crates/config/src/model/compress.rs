@@ -1,4 +1,4 @@
-//! What routes say of the compression of responses.
+//! Compression of responses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,25 +7,25 @@ use super::Size;
 use super::words::words;
 use crate::error::{Problem, shown};
 
-/// How responses are compressed as they pass.
+/// The compression of responses by a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compress {
-    /// What is offered, the preferred one first; at least one, each once.
-    pub algorithms: Vec<Algorithm>,
-    /// The least content that is worth it, where its length is known: up to 1 GiB.
+pub struct CompressionConfig {
+    /// The algorithms in order of preference; at least one, without duplicates.
+    pub algorithms: Vec<CompressionAlgorithm>,
+    /// The minimum content length, if known: up to 1 GiB.
     pub min_size: Size,
-    /// The media types that gain; at least one.
+    /// The media types to compress; at least one.
     pub types: Vec<MediaRange>,
-    /// How hard it tries, 1 to 9; `None`: what suits each algorithm.
+    /// The level, 1 to 9; `None` for the default of each algorithm.
     pub level: Option<u8>,
-    /// Whether responses have secrets in them: those of one user then pass as they are.
+    /// Set if responses contain secrets: those of one user are then not compressed.
     pub secrets: bool,
 }
 
-impl Default for Compress {
+impl Default for CompressionConfig {
     fn default() -> Self {
-        Compress {
-            algorithms: Algorithm::ALL.to_vec(),
+        CompressionConfig {
+            algorithms: CompressionAlgorithm::ALL.to_vec(),
             min_size: Size::new(1024),
             types: TYPES.iter().map(|text| MediaRange((*text).to_owned())).collect(),
             level: None,
@@ -34,7 +34,7 @@ impl Default for Compress {
     }
 }
 
-/// The types that gain by default: text in whatever form.
+/// The default media types: text of all kinds.
 const TYPES: [&str; 11] = [
     "text/*",
     "application/json",
@@ -50,13 +50,13 @@ const TYPES: [&str; 11] = [
 ];
 
 words! {
-    /// A way to compress.
-    pub enum Algorithm {
-        /// Zstandard (RFC 8878).
+    /// An algorithm for content coding.
+    pub enum CompressionAlgorithm {
+        /// Zstandard, `zstd` of RFC 8878.
         Zstd = "zstd",
-        /// Brotli (RFC 7932).
+        /// Brotli, `br` of RFC 7932.
         Brotli = "br",
-        /// gzip (RFC 1952).
+        /// gzip, as defined in RFC 1952.
         Gzip = "gzip",
     }
 }
@@ -66,9 +66,20 @@ words! {
 pub struct MediaRange(String);
 
 impl MediaRange {
-    /// The text.
+    /// The media range as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl FromStr for CompressionAlgorithm {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        Self::from_word(text).ok_or_else(|| {
+            let words: Vec<&str> = Self::ALL.iter().map(|one| one.word()).collect();
+            Problem::new("responses cannot be compressed in this way").suggest("algorithm", None, &words)
+        })
     }
 }
 

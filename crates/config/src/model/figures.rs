@@ -1,57 +1,70 @@
-//! The consumers of figures and events: metrics endpoint, Graphite, collectors, log store, admin interface.
+//! Export of metrics and events: metrics endpoint, Graphite, OpenTelemetry, log store, admin interface.
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{FilePath, ListenAddress, ServerAddress, Size};
+use super::{FilePath, HostPattern, ListenAddress, ServerAddress, Size};
 use crate::error::{At, Problem, shown};
+use crate::folder::joined;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// An address of the program's own, apart from those of listeners.
+/// An address of the program itself, apart from those of listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// Where it listens.
+pub struct ServiceEndpoint {
+    /// The address to listen on.
     pub address: ListenAddress,
-    /// Where the address is written.
+    /// The place in the configuration.
     pub at: At,
 }
 
-/// The admin interface.
+/// The settings of the admin interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admin {
-    /// Whether there is one.
+    /// Set to run the interface.
     pub enabled: bool,
-    /// Where it listens; `None`: on the Unix socket [`Config::admin_socket`](super::Config::admin_socket).
-    pub endpoint: Option<Endpoint>,
-    /// The file with the token that clients of a TCP address must show to the admin API; `None`: they get none of it.
+    /// The address; `None` for the Unix socket [`Config::admin_socket`](super::Config::admin_socket).
+    pub endpoint: Option<ServiceEndpoint>,
+    /// The file with the token for TCP clients of the admin API; `None` refuses them.
     pub token_file: Option<FilePath>,
-    /// The PEM file with the chain for TLS on a TCP address; `None`: plain HTTP, and for this machine alone.
+    /// The file with names and password hashes for logins on the page over TCP; `None` leaves the token alone.
+    pub users: Option<FilePath>,
+    /// Names by which browsers reach the page, beside those of the certificate.
+    pub hosts: Vec<HostPattern>,
+    /// The PEM file with the chain for TLS on a TCP address; `None` for plain HTTP, on this machine only.
     pub certificate: Option<FilePath>,
-    /// The PEM file with its key; `None`: it is in the file of the chain.
+    /// The PEM file with its key; `None` if it is in the file of the chain.
     pub key: Option<FilePath>,
 }
 
 impl Default for Admin {
     fn default() -> Self {
-        Admin { enabled: true, endpoint: None, token_file: None, certificate: None, key: None }
+        Admin {
+            enabled: true,
+            endpoint: None,
+            token_file: None,
+            users: None,
+            hosts: Vec::new(),
+            certificate: None,
+            key: None,
+        }
     }
 }
 
-/// Figures for others.
+/// The export of metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metrics {
-    /// Where `/metrics` is served over plain HTTP.
-    pub endpoint: Option<Endpoint>,
-    /// Where figures are pushed in Graphite's plaintext protocol.
+    /// The address of `/metrics` over plain HTTP.
+    pub endpoint: Option<ServiceEndpoint>,
+    /// The server for metrics in Graphite's plaintext protocol.
     pub graphite: Option<ServerAddress>,
-    /// Time between two pushes: 1 s to 1 h.
+    /// The interval of pushes: 1 s to 1 h.
     pub graphite_interval: Duration,
-    /// What the names of pushed figures begin with.
+    /// The prefix of pushed metrics.
     pub graphite_prefix: GraphitePrefix,
-    /// How many clients have figures of their own: up to 100,000.
+    /// The number of clients with metrics of their own: up to 100,000.
     pub top_clients: u32,
 }
 
@@ -67,13 +80,12 @@ impl Default for Metrics {
     }
 }
 
-/// What the names of figures begin with in Graphite: names of `A-Z a-z 0-9 _ -` joined by dots, at most 128
-/// bytes.
+/// The prefix of metrics in Graphite: names of `A-Z a-z 0-9 _ -` joined by dots, at most 128 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphitePrefix(String);
 
 impl GraphitePrefix {
-    /// The prefix as text, without a dot at its end.
+    /// The prefix as text, without a trailing dot.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -105,33 +117,33 @@ impl fmt::Display for GraphitePrefix {
     }
 }
 
-/// What is exported to an OpenTelemetry collector.
+/// The export to an OpenTelemetry collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tracing {
-    /// The collector; `None`: nothing is exported.
+pub struct TracingConfig {
+    /// The collector; `None` for no export.
     pub otlp: Option<OtlpUrl>,
-    /// One of how many requests begins a trace: 1 to 1,000,000.
+    /// The sampling rate, one trace in this many requests: 1 to 1,000,000.
     pub sample_one_in: u32,
-    /// Whether the figures of the metrics endpoint are pushed there too.
+    /// Set to push metrics to the collector too.
     pub metrics: bool,
 }
 
-impl Default for Tracing {
+impl Default for TracingConfig {
     fn default() -> Self {
-        Tracing { otlp: None, sample_one_in: 100, metrics: false }
+        TracingConfig { otlp: None, sample_one_in: 100, metrics: false }
     }
 }
 
-/// The URL of a collector that speaks OTLP over HTTP: `http://host:port/path`, port 4318 where none is written.
+/// The URL of an OTLP/HTTP collector: `http://host:port/path`, port 4318 by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtlpUrl {
     /// Host and port; never a Unix socket.
     pub server: ServerAddress,
-    /// What stands before `/v1/traces`: empty, or a path without a `/` at its end.
+    /// The path before `/v1/traces`: empty, or without a trailing `/`.
     pub path: String,
 }
 
-/// The port of OTLP over HTTP.
+/// The default port of OTLP over HTTP.
 const OTLP_PORT: u16 = 4318;
 
 impl FromStr for OtlpUrl {
@@ -169,15 +181,15 @@ impl fmt::Display for OtlpUrl {
 /// The queryable access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogStore {
-    /// The database; `None`: there is no store.
+    /// The database; `None` for no store.
     pub url: Option<StoreUrl>,
-    /// How long events are kept: 1 h to 3650 d.
+    /// The retention of events: 1 h to 3650 d.
     pub retention: Duration,
-    /// How long their sums are kept: 1 h to 36,500 d.
+    /// The retention of roll-ups: 1 h to 36,500 d.
     pub rollup_retention: Duration,
-    /// How much may wait in a file while the database does not take it: 1 MiB to 1 TiB.
+    /// The maximum size of the spool, for times without the database: 1 MiB to 1 TiB.
     pub spool: Size,
-    /// Whether an index of all words is kept.
+    /// Set to keep an index of words.
     pub full_text: bool,
     /// A database in MaxMind's format for countries and cities.
     pub geoip: Option<FilePath>,
@@ -199,17 +211,17 @@ impl Default for LogStore {
 /// The URL of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
-    /// `sqlite:` and a path.
+    /// A SQLite file: `sqlite:` and a path.
     Sqlite(FilePath),
-    /// `postgres://` or `postgresql://` and the rest, as it is written; it may hold a password.
+    /// A PostgreSQL URL as written (`postgres://` or `postgresql://`); it may contain a password.
     Postgres(String),
 }
 
 impl StoreUrl {
-    /// Reads a URL; a relative path of SQLite starts at `folder`.
+    /// Parses a URL; a relative SQLite path starts at `folder`.
     pub(crate) fn read(text: &str, folder: &Path, at: &At) -> Result<Self, Problem> {
         let wrong = |help: &str| {
-            // It may hold a password.
+            // The URL may contain a password.
             let scheme = text.split_once(':').map_or(text, |(scheme, _)| scheme);
             Err(Problem::new(format!("this is not the URL of a database: `{}…`", shown(scheme))).help(help))
         };
@@ -220,7 +232,7 @@ impl StoreUrl {
             if path.is_empty() || path.starts_with(':') || path.ends_with('/') || path.contains('\0') {
                 return wrong("write the path of a file: \"sqlite:/var/lib/offramp/access.db\"");
             }
-            return Ok(StoreUrl::Sqlite(FilePath { path: folder.join(path), at: at.clone() }));
+            return Ok(StoreUrl::Sqlite(FilePath { path: joined(folder, path), at: at.clone() }));
         }
         if hides_password(text) {
             let said =
@@ -238,7 +250,7 @@ impl StoreUrl {
 }
 
 impl StoreUrl {
-    /// The same with `***` in place of its password; `None`: it has none.
+    /// The URL with `***` in the place of its password; `None` if it has none.
     #[must_use]
     pub fn masked(&self) -> Option<Self> {
         let StoreUrl::Postgres(url) = self else { return None };
@@ -248,7 +260,7 @@ impl StoreUrl {
 }
 
 impl fmt::Display for StoreUrl {
-    /// As it is written, with its password.
+    /// The URL as written, with its password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreUrl::Sqlite(file) => write!(f, "sqlite:{}", file.path.display()),
@@ -257,10 +269,10 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// What stands for a password that is not shown.
+/// The placeholder of a hidden password.
 const HIDDEN: &str = "***";
 
-/// A URL with `***` in place of its password, for messages.
+/// A URL with `***` in the place of its password, for messages.
 pub(crate) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
@@ -273,7 +285,7 @@ pub(crate) fn without_password(url: &str) -> String {
         },
         None => authority.to_owned(),
     };
-    // libpq takes it as a parameter as well.
+    // libpq accepts it as a parameter as well.
     let mut out = format!("{scheme}://{authority}");
     let mut rest = path;
     while let Some((before, after)) = rest.split_once("password=") {
@@ -285,7 +297,7 @@ pub(crate) fn without_password(url: &str) -> String {
     out + rest
 }
 
-/// Whether a URL was printed with its password hidden, and would lose it by being read.
+/// Returns `true` for a URL printed with a hidden password, which would be lost by parsing it.
 fn hides_password(url: &str) -> bool {
     let hidden = [format!(":{HIDDEN}@"), format!("password={HIDDEN}")];
     hidden.iter().any(|hidden| url.contains(hidden)) && without_password(url) == url

@@ -1,4 +1,4 @@
-//! Routes that answer with files.
+//! Static files.
 
 use super::{FilePath, HeaderValue};
 use crate::error::Problem;
@@ -6,26 +6,26 @@ use crate::error::Problem;
 /// The files below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticFiles {
-    /// The directory.
+    /// The path of the directory.
     pub root: FilePath,
-    /// What is served for a directory: the first of these names that exists; at least one.
+    /// The index files of a directory: the first that exists is served; at least one.
     pub index: Vec<String>,
-    /// The names that are looked for in turn; `{path}` stands for the path of the request, once in each. At least one.
+    /// The names to try in order, each with `{path}` once for the request's path. At least one.
     pub tries: Vec<String>,
-    /// What is served where there is nothing else: a path that begins with `/`.
+    /// The file to serve if no other exists: a path that begins with `/`.
     pub fallback: Option<String>,
-    /// Whether a directory without any of `index` is listed.
+    /// Set to list directories without an index file.
     pub listing: bool,
-    /// Whether `NAME.br`, `NAME.zst` and `NAME.gz` are served in the place of `NAME` to clients that decode them.
+    /// Set to serve `NAME.br`, `NAME.zst` and `NAME.gz` for `NAME` to clients that accept the coding.
     pub precompressed: bool,
-    /// Whether names that begin with a dot are served.
+    /// Set to serve names with a leading dot.
     pub hidden: bool,
-    /// Values of `Cache-Control` by patterns, the longest pattern first.
+    /// Values of `Cache-Control` by pattern, longest pattern first.
     pub cache_control: Vec<(String, HeaderValue)>,
 }
 
 impl StaticFiles {
-    /// The files below `root`, as they are served where nothing else is said.
+    /// The files below `root` with default settings.
     pub fn new(root: FilePath) -> Self {
         Self {
             root,
@@ -40,10 +40,10 @@ impl StaticFiles {
     }
 }
 
-/// Reads the path of a file below a root, which begins with `/`.
+/// Parses the path of a file below a root, which begins with `/`.
 ///
 /// # Errors
-/// It is none.
+/// The path is invalid.
 pub fn fallback(text: &str) -> Result<String, Problem> {
     match text.strip_prefix('/') {
         Some(rest) if !rest.is_empty() && !rest.ends_with('/') && is_below(rest) => Ok(text.to_owned()),
@@ -54,8 +54,26 @@ pub fn fallback(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// Whether a path without its first slash leads to something below a root.
+/// Returns `true` if a path without its leading slash stays below a root.
 pub(crate) fn is_below(path: &str) -> bool {
     let whole = path.strip_suffix('/').unwrap_or(path);
     !path.contains('\0') && !whole.split('/').any(|segment| matches!(segment, "" | "." | ".."))
+}
+
+/// Parses the name of a file in a directory.
+pub(crate) fn name(text: &str) -> Result<String, Problem> {
+    let sound = !text.is_empty() && !text.contains(['/', '\0']) && text != "." && text != "..";
+    let wrong = || Problem::new("this is not the name of a file").help("write a name without `/`");
+    if sound { Ok(text.to_owned()) } else { Err(wrong()) }
+}
+
+/// Parses a name to try, with `{path}` for the path of the request.
+pub(crate) fn attempt(text: &str) -> Result<String, Problem> {
+    let rest = text.strip_prefix('/').unwrap_or(text);
+    let once = rest.matches("{path}").count() == 1;
+    if once && is_below(rest) && !rest.replacen("{path}", "", 1).contains(['{', '}']) {
+        return Ok(rest.to_owned());
+    }
+    let problem = Problem::new("this names no file for a request");
+    Err(problem.help("write `{path}` once, such as \"{path}.html\"; for a fixed file there is `fallback`"))
 }

@@ -1,19 +1,19 @@
-//! Fingerprints of TLS clients, as routes refuse them.
+//! Fingerprints of TLS clients that routes refuse.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Problem, shown};
 
-/// A JA4 fingerprint, or the beginning of one and a `*`.
+/// A JA4 fingerprint, or a prefix of one and a `*`.
 ///
-/// Each character is one that a fingerprint of TLS over TCP has at that place, so that a pattern that can match
-/// nobody is a mistake.
+/// Each character must be possible at its position in a fingerprint of TLS over TCP, so that a pattern
+/// without possible matches is a mistake.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ja4Pattern(String);
 
 impl Ja4Pattern {
-    /// The pattern as it was written.
+    /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -51,10 +51,10 @@ impl fmt::Display for Ja4Pattern {
     }
 }
 
-/// How many characters a fingerprint has.
+/// The length of a fingerprint.
 const LENGTH: usize = 36;
 
-/// Whether a fingerprint can have this character there.
+/// Returns `true` if a fingerprint can have this character at this position.
 fn can_stand(at: usize, byte: u8) -> bool {
     match at {
         0 => byte == b't',
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_match_nobody_is_a_mistake() {
+    fn patterns_without_matches_are_mistakes() {
         let wrong = [
             "",
             "*",

@@ -1,4 +1,4 @@
-//! Fields of HTTP headers: their names and values, and changes to them.
+//! Header fields: names, values, and changes to them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,12 @@ impl HeaderName {
         &self.0
     }
 
-    /// The name as servers in the manner of CGI take it (RFC 3875 §4.1.18): `-` for every byte that is no letter or digit.
+    /// A name in the code: a token in lower case.
+    pub(crate) fn literal(name: &'static str) -> Self {
+        HeaderName(name.to_owned())
+    }
+
+    /// The name under CGI's rules (RFC 3875 §4.1.18): `-` for every byte that is not a letter or digit.
     pub(crate) fn folded(&self) -> String {
         self.0.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
     }
@@ -40,14 +45,19 @@ impl fmt::Display for HeaderName {
     }
 }
 
-/// The value of a header field: printable ASCII, blanks and tabs inside, at most 8 KiB (RFC 9110 §5.5).
+/// The value of a header field: printable ASCII with inner blanks and tabs, at most 8 KiB (RFC 9110 §5.5).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HeaderValue(String);
 
-/// A longer value than this is too long for what most servers take as a whole header.
+/// The maximum length of a value: most servers refuse more as a whole header.
 const VALUE_MAX: usize = 8192;
 
 impl HeaderValue {
+    /// A value in the code: printable ASCII.
+    pub(crate) fn literal(value: &'static str) -> Self {
+        HeaderValue(value.to_owned())
+    }
+
     /// The value as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -59,7 +69,7 @@ impl FromStr for HeaderValue {
 
     fn from_str(text: &str) -> Result<Self, Problem> {
         let wrong = |help: &str| {
-            // It may be a secret: messages go to the log.
+            // The value may be a secret: messages go to the log.
             Err(Problem::new("this cannot be the value of a header field").help(help))
         };
         if text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']) {
@@ -81,7 +91,7 @@ impl fmt::Display for HeaderValue {
     }
 }
 
-/// The name of a cookie: a token (RFC 6265 §4.1.1) of at most 128 bytes; its case counts.
+/// The name of a cookie: a case-sensitive token (RFC 6265 §4.1.1) of at most 128 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CookieName(String);
 
@@ -115,29 +125,29 @@ pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(allowed)
 }
 
-/// A name and a value, which may have variables in it.
+/// A name, and a value with optional variables.
 pub type HeaderField = (HeaderName, HeaderTemplate);
 
-/// Changes to a header: fields are first taken out, then set, then added. None of the fields is one of those
-/// that frame a message or belong to one connection alone.
+/// Changes to a header, in the order remove, set, add. No field is one of those that frame a message or
+/// belong to a single connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderChanges {
-    /// Fields that replace those of the same name; sorted by name, each name once.
+    /// Fields that replace those of the same name; sorted by name, without duplicates.
     pub set: Vec<HeaderField>,
-    /// Fields that are added to those of the same name; sorted by name.
+    /// Fields added to those of the same name; sorted by name.
     pub add: Vec<HeaderField>,
-    /// Fields that are taken out; each name once.
+    /// Names of fields to remove, without duplicates.
     pub remove: Vec<HeaderName>,
 }
 
 impl HeaderChanges {
-    /// Whether nothing is changed.
+    /// Returns `true` if there are no changes.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.add.is_empty() && self.remove.is_empty()
     }
 }
 
-/// What a change does to a field.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     Set,
@@ -145,8 +155,8 @@ pub(crate) enum Act {
     Remove,
 }
 
-/// Why a field must not be changed so, if it must not: those of a hop and those that frame the message belong
-/// to the connection (RFC 9110 §7.6.1, RFC 9112 §6).
+/// The reason for which a field must not be changed: hop-by-hop fields and those that frame the message
+/// belong to the connection (RFC 9110 §7.6.1, RFC 9112 §6).
 pub(crate) fn refused(name: &HeaderName, act: Act) -> Option<&'static str> {
     match name.folded().as_str() {
         "connection" | "keep-alive" | "proxy-connection" | "te" | "trailer" | "upgrade" => {
@@ -158,6 +168,21 @@ pub(crate) fn refused(name: &HeaderName, act: Act) -> Option<&'static str> {
         "host" if act != Act::Set => Some("a request has exactly one; `set` replaces it"),
         _ => None,
     }
+}
+
+/// Accepts a field that `act` may change.
+pub(crate) fn permitted(name: HeaderName, act: Act) -> Result<HeaderName, Problem> {
+    match refused(&name, act) {
+        None => Ok(name),
+        Some(why) => {
+            Err(Problem::new(format!("`{name}` cannot be changed")).help(format!("leave it out: {why}")))
+        }
+    }
+}
+
+/// Parses the name of a field that may be removed.
+pub(crate) fn removable(text: &str) -> Result<HeaderName, Problem> {
+    text.parse().and_then(|name| permitted(name, Act::Remove))
 }
 
 #[cfg(test)]
@@ -173,7 +198,7 @@ mod tests {
         assert!("max-age=1, \"x\"\ty".parse::<HeaderValue>().is_ok());
         assert!("".parse::<HeaderValue>().is_ok());
         for text in [" a", "a ", "a\r\nSet-Cookie: b", "a\0", "ä", &"x".repeat(8193)] {
-            // It may be a secret, and messages go to the log.
+            // The value may be a secret, and messages go to the log.
             let said = text.parse::<HeaderValue>().unwrap_err().to_string();
             assert!(said.starts_with("this cannot be the value of a header field"), "{said}");
         }

@@ -1,4 +1,4 @@
-//! How Offramp finds servers that are down: active checks, and failures of requests.
+//! Detection of failed servers: active checks, and failures of requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,18 +7,18 @@ use std::time::Duration;
 use super::HostName;
 use crate::error::{Problem, shown};
 
-/// Checks whether servers are alive.
+/// Active health checks of a backend's servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// What a server must do.
+    /// The check to perform.
     pub probe: Probe,
-    /// Time between checks: 10 ms to 24 h.
+    /// The interval of checks: 10 ms to 24 h.
     pub interval: Duration,
-    /// For one check: 1 ms to 1 h.
+    /// The timeout of one check: 1 ms to 1 h.
     pub timeout: Duration,
-    /// Checks passed until a server is up: 1 to 100.
+    /// Consecutive successes until a server is up: 1 to 100.
     pub rise: u32,
-    /// Checks failed until a server is down: 1 to 100.
+    /// Consecutive failures until a server is down: 1 to 100.
     pub fall: u32,
 }
 
@@ -34,28 +34,28 @@ impl Default for Health {
     }
 }
 
-/// What a server must do to be alive.
+/// The condition for a server to be alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// Accept a connection.
+    /// It accepts a connection.
     Connect,
-    /// Answer a GET request.
+    /// It answers a GET request.
     Http(HttpProbe),
 }
 
 /// A GET request as a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpProbe {
-    /// Path and query: it begins with `/`.
+    /// Path and query, with a leading `/`.
     pub path: String,
-    /// The host; `None`: the address of the first server, or `localhost`.
+    /// The host; `None` for the address of the first server, or `localhost`.
     pub host: Option<String>,
-    /// The statuses that are good; at least one range.
+    /// The expected statuses; at least one range.
     pub status: Vec<StatusRange>,
 }
 
 impl HttpProbe {
-    /// A check of this path that any status from 200 to 399 passes.
+    /// A check of this path that expects any status from 200 to 399.
     pub fn new(path: impl Into<String>) -> Self {
         HttpProbe {
             path: path.into(),
@@ -65,7 +65,7 @@ impl HttpProbe {
     }
 }
 
-/// The path and query of a check.
+/// Parses the path and query of a check.
 pub(crate) fn probe_path(text: &str) -> Result<String, Problem> {
     let allowed =
         |b: u8| b.is_ascii_graphic() && !matches!(b, b'#' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`');
@@ -76,7 +76,7 @@ pub(crate) fn probe_path(text: &str) -> Result<String, Problem> {
     Ok(text.to_owned())
 }
 
-/// The host of a check: a name or an address, and perhaps a port.
+/// Parses the host of a check: a name or an address, with an optional port.
 pub(crate) fn probe_host(text: &str) -> Result<String, Problem> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -97,7 +97,7 @@ pub(crate) fn probe_host(text: &str) -> Result<String, Problem> {
     Ok(text.to_owned())
 }
 
-/// Statuses of HTTP: one, or the hundred of a class.
+/// A status, or all statuses of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StatusRange {
     first: u16,
@@ -110,12 +110,12 @@ impl StatusRange {
         StatusRange { first: class * 100, last: class * 100 + 99 }
     }
 
-    /// The first one.
+    /// The first status of the range.
     pub fn first(self) -> u16 {
         self.first
     }
 
-    /// The last one, itself included.
+    /// The last status of the range, inclusive.
     pub fn last(self) -> u16 {
         self.last
     }
@@ -146,14 +146,14 @@ impl fmt::Display for StatusRange {
     }
 }
 
-/// When a server is ejected because requests to it fail.
+/// The ejection of servers that fail requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eject {
     /// Failures in a row: 1 to 1000.
     pub failures: u32,
-    /// How long the first time: 100 ms to 1 h.
+    /// The duration of the first ejection: 100 ms to 1 h.
     pub duration: Duration,
-    /// How long it takes to get its full share after that: up to 1 h.
+    /// The time until it gets its full share again: up to 1 h.
     pub slow_start: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What routes say of HTTP: paths, rewriting, redirects, fixed responses, HSTS.
+//! HTTP settings of routes: paths, rewriting, redirects, fixed responses, HSTS.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use super::header::is_token;
 use super::words::words;
-use super::{Compress, ErrorPages, FilePath, HeaderChanges, HeaderValue, Maintenance, Mirror, Size};
+use super::{
+    CompressionConfig, ErrorPageFiles, FilePath, HeaderChanges, HeaderValue, MaintenanceMode, MirrorConfig,
+    Size,
+};
 use crate::error::{Problem, shown};
 
-/// The first segments of a path: `/`, `/api`, `/api/v1`. It begins with `/` and has none at its end but for `/`
-/// itself; no segment is empty, `.` or `..`; what is escaped needs it and is escaped in upper case.
+/// The first segments of a path: `/`, `/api`, `/api/v1`. It starts with `/` and ends without one, except for
+/// `/` itself; no segment is empty, `.` or `..`; only characters that need it are escaped, in upper case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RoutePath(String);
 
-/// Longer paths than this match no request by default.
+/// The maximum length: by default no request matches a longer path.
 const PATH_MAX: usize = 1024;
 
 impl RoutePath {
@@ -23,14 +26,14 @@ impl RoutePath {
         &self.0
     }
 
-    /// Whether it is `/`, which every path begins with.
+    /// Returns `true` for `/`, the prefix of every path.
     pub fn is_root(&self) -> bool {
         self.0 == "/"
     }
 }
 
 impl RoutePath {
-    /// What in it servers read in several ways, so that no route can be found by it.
+    /// The part that servers interpret differently, for which no route can match the path.
     pub fn ambiguity(&self) -> Option<&'static str> {
         let mut pieces = self.0.split('%');
         let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
@@ -94,7 +97,7 @@ impl FromStr for RoutePath {
     }
 }
 
-/// The path as it is to be written, where only its escapes are wrong.
+/// The correct form of a path with needless or incomplete escapes only.
 fn unescaped(path: &str) -> Option<String> {
     let mut pieces = path.split('%');
     let mut out = pieces.next().unwrap_or_default().to_owned();
@@ -102,7 +105,7 @@ fn unescaped(path: &str) -> Option<String> {
         let (digits, rest) = piece.split_at_checked(2)?;
         let byte = digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u8::from_str_radix(digits, 16));
         match byte?.ok()? {
-            // No route is found by these.
+            // No route matches paths with these.
             b'/' | b'\\' | b'%' => return None,
             byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => out.push(char::from(byte)),
             byte => out.push_str(&format!("%{byte:02X}")),
@@ -113,7 +116,7 @@ fn unescaped(path: &str) -> Option<String> {
     (is_path && is_escaped(&out)).then_some(out)
 }
 
-/// Whether a path has only characters of paths (RFC 3986 §3.3), and only what needs it is escaped.
+/// Returns `true` if a path has only valid characters (RFC 3986 §3.3), and only necessary escapes.
 fn is_escaped(path: &str) -> bool {
     let mut pieces = path.split('%');
     let plain =
@@ -129,7 +132,7 @@ fn is_escaped(path: &str) -> bool {
         })
 }
 
-/// A path, whose escapes are right, without those that its characters do not need.
+/// Removes needless escapes from a path with valid ones.
 fn shortest(path: &str) -> String {
     let mut pieces = path.split('%');
     let mut out = pieces.next().unwrap_or_default().to_owned();
@@ -150,104 +153,110 @@ impl fmt::Display for RoutePath {
     }
 }
 
-/// What a route does to requests and responses of HTTP; the default does nothing.
+/// The processing of HTTP requests and responses by a route; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpRules {
-    /// What becomes of the path.
-    pub rewrite: Rewrite,
-    /// How paths that can be read in several ways go to servers.
+    /// The rewriting of the path prefix.
+    pub rewrite: PrefixRewrite,
+    /// The form in which ambiguous paths are forwarded.
     pub paths: PathForm,
-    /// Rules that rewrite paths by patterns, in their order; only with [`Rewrite::Keep`].
+    /// Rules that rewrite paths by patterns, in order; only with [`PrefixRewrite::Keep`].
     pub rewrites: Vec<PathRewrite>,
-    /// Changes to requests.
+    /// Changes to the fields of requests.
     pub request_headers: HeaderChanges,
-    /// The protocols that a connection may change to by `Upgrade`; `None`: WebSocket alone.
+    /// The protocols that `Upgrade` may switch to; `None` for WebSocket only.
     pub upgrade: Option<Vec<UpgradeProtocol>>,
-    /// Servers get `X-Original-URL` and the like of clients that are not trusted proxies.
-    pub keep_original_url: bool,
-    /// Changes to responses.
+    /// Changes to the fields of responses.
     pub response_headers: HeaderChanges,
-    /// Whether browsers learn to use only TLS (HSTS); has no effect where clients speak plain text
-    /// (RFC 6797 §7.2).
+    /// HSTS, which makes browsers use TLS only; without effect on plain-text listeners (RFC 6797 §7.2).
     pub hsts: Option<Hsts>,
-    /// The greatest body of a request: up to 1 TiB.
-    pub max_body: Option<Size>,
-    /// Limits of its own.
-    pub limits: RouteLimits,
-    /// What clients get where there is an error.
-    pub error_pages: ErrorPages,
+    /// Values that the data plane uses as they are.
+    pub plain: PlainRules,
+    /// The error pages of this route.
+    pub error_pages: ErrorPageFiles,
     /// The file with redirects of single paths.
     pub redirects: Option<FilePath>,
-    /// Whether the route is closed for a while.
-    pub maintenance: Option<Maintenance>,
-    /// How responses are compressed; `None`: they pass as they are.
-    pub compress: Option<Compress>,
-    /// Who gets copies of the requests.
-    pub mirror: Option<Mirror>,
+    /// The maintenance mode, if on.
+    pub maintenance: Option<MaintenanceMode>,
+    /// The compression of responses; `None` forwards them unchanged.
+    pub compress: Option<CompressionConfig>,
+    /// The mirror that gets copies of the requests.
+    pub mirror: Option<MirrorConfig>,
 }
 
-/// Limits that a route has instead of those of all requests.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RouteLimits {
-    /// From a request to the head of the server's response: up to 24 h.
+/// The rules that need nothing but their value: `proxy` reads them here, and nothing copies them field by field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlainRules {
+    /// Set to forward `X-Original-URL` and similar fields of clients that are not trusted proxies.
+    pub keep_original_url: bool,
+    /// The maximum size of a request body: up to 1 TiB.
+    pub max_body: Option<Size>,
+    /// Limits of this route.
+    pub limits: LimitOverrides,
+}
+
+/// Limits that override those of all requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitOverrides {
+    /// The time from a request to the head of the server's response: up to 24 h.
     pub response_timeout: Option<Duration>,
-    /// Between two pieces of a request's body: up to 1 h.
+    /// The maximum gap within a request body: up to 1 h.
     pub request_body_timeout: Option<Duration>,
-    /// Bytes per second of a request's body: up to 1 GiB.
+    /// The minimum rate of a request body in bytes per second: up to 1 GiB.
     pub min_body_rate: Option<Size>,
-    /// Without a byte in either direction: up to 30 d.
+    /// The time without a byte in either direction: up to 30 d.
     pub idle_timeout: Option<Duration>,
 }
 
-/// What becomes of the path before a server gets it.
+/// The rewriting of a path before it is forwarded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Rewrite {
-    /// It stays.
+pub enum PrefixRewrite {
+    /// Forward the path unchanged.
     #[default]
     Keep,
-    /// The path of the route is taken off: `/api/x` becomes `/x`.
+    /// Strip the route's path: `/api/x` becomes `/x`.
     Strip,
-    /// The path of the route is replaced by this one: `/api/x` becomes `/new/x`.
+    /// Replace the route's path by this one: `/api/x` becomes `/new/x`.
     Replace(RoutePath),
 }
 
-/// How paths that can be read in several ways go to servers.
+/// The form in which ambiguous paths are forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathForm {
-    /// Servers get the normal form, instead of the path as it came.
+    /// Set to forward the normal form instead of the original path.
     pub normalize: bool,
-    /// What becomes of escapes that some servers read as separators.
+    /// The treatment of escapes that some servers interpret as separators.
     pub encoded_slashes: EncodedSlashes,
 }
 
 words! {
-    /// What becomes of requests whose path has escaped slashes or other escapes with several readings, on a host where the
-    /// path decides who may enter.
+    /// The treatment of requests with escaped slashes, or other ambiguous escapes, in the path, on a host
+    /// where the path decides about access.
     #[derive(Default)]
     pub enum EncodedSlashes {
-        /// Such requests get 400.
+        /// Reject such requests with 400.
         #[default]
         Refuse = "refuse",
-        /// They pass where every reading of the path leads to the same route.
+        /// Forward them if every interpretation of the path leads to the same route.
         Pass = "pass",
     }
 }
 
 /// A rule that rewrites paths.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathRewrite {
-    /// The regular expression that a path matches.
+    /// The regular expression for the path.
     pub pattern: String,
-    /// The new path, and query if it has one; `$1` and `${name}` stand for groups, which exist.
+    /// The new path with an optional query; `$1` and `${name}` refer to existing groups.
     pub to: String,
 }
 
-/// A protocol that a connection of HTTP/1.1 may change to (RFC 9110 §7.8): its name, and its version if it has one.
+/// A protocol that an HTTP/1.1 connection may switch to (RFC 9110 §7.8): a name with an optional version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpgradeProtocol(String);
 
 impl UpgradeProtocol {
-    /// The protocol as it is written.
+    /// The protocol as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -279,14 +288,14 @@ impl fmt::Display for UpgradeProtocol {
     }
 }
 
-/// What `Strict-Transport-Security` says (RFC 6797 §6.1).
+/// The content of `Strict-Transport-Security` (RFC 6797 §6.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hsts {
-    /// For how long: up to 3650 d; 0 takes it back.
+    /// The validity: up to 3650 d; 0 revokes it.
     pub max_age: Duration,
-    /// For all hosts below this one as well.
+    /// Set to include all subdomains.
     pub include_subdomains: bool,
-    /// Whether the makers of browsers may build it in.
+    /// Set to allow inclusion in browsers' preload lists.
     pub preload: bool,
 }
 
@@ -296,46 +305,46 @@ impl Default for Hsts {
     }
 }
 
-/// An answer that sends the client elsewhere.
+/// A response that redirects the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redirect {
-    /// Where to.
+pub struct RedirectResponse {
+    /// The target of the redirect.
     pub to: RedirectTo,
-    /// 301, 302, 303, 307 or 308.
+    /// The status of the redirect: 301, 302, 303, 307 or 308.
     pub status: u16,
 }
 
-impl Redirect {
-    /// A redirect with the status that keeps method and body, and may be remembered.
+impl RedirectResponse {
+    /// A redirect with the status that keeps method and body, and may be cached.
     pub fn permanent(to: RedirectTo) -> Self {
-        Redirect { to, status: 308 }
+        RedirectResponse { to, status: 308 }
     }
 }
 
 /// The statuses of redirects (RFC 9110 §15.4).
 pub(crate) const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 
-/// Where a redirect leads.
+/// The target of a redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedirectTo {
-    /// To the same URL over TLS.
+    /// The same URL over TLS.
     Https,
-    /// To a URL of these parts in a row.
+    /// A URL composed of these parts.
     Url(Vec<RedirectPart>),
 }
 
-/// A part of the URL of a redirect.
+/// A part of a redirect's URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedirectPart {
-    /// Text as it is: ASCII without blanks.
+    /// Literal text: ASCII without blanks.
     Text(String),
     /// `{host}`: the host of the request, without port.
     Host,
-    /// `{path}`: the path of the request as it came.
+    /// `{path}`: the path of the request as received.
     Path,
-    /// `{query}`: its query as it came, without the `?`.
+    /// `{query}`: the query as received, without the `?`.
     Query,
-    /// `{uri}`: path and query as they came, with the `?` if there is one.
+    /// `{uri}`: path and query as received, with the `?` if there is one.
     Uri,
 }
 
@@ -415,26 +424,26 @@ impl fmt::Display for RedirectTo {
     }
 }
 
-/// A fixed answer.
+/// A fixed response without a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Respond {
-    /// The status: 200 to 599.
+pub struct FixedResponse {
+    /// The status of the response: 200 to 599.
     pub status: u16,
-    /// The body; empty where the status allows none (204, 205, 304).
+    /// The body; empty if the status allows none (204, 205, 304).
     pub body: String,
-    /// The file with the body instead.
+    /// The file to send in the place of `body`.
     pub file: Option<FilePath>,
-    /// The media type of the body; `None`: plain text, or that of the file's name.
+    /// The media type of the body; `None` for plain text, or the type by the file's name.
     pub content_type: Option<HeaderValue>,
 }
 
-impl Default for Respond {
+impl Default for FixedResponse {
     fn default() -> Self {
-        Respond { status: 200, body: String::new(), file: None, content_type: None }
+        FixedResponse { status: 200, body: String::new(), file: None, content_type: None }
     }
 }
 
-/// The statuses from 200 on whose responses have no body (RFC 9110 §6.4.1, §15.3.6).
+/// The statuses from 200 on without a body (RFC 9110 §6.4.1, §15.3.6).
 pub(crate) const WITHOUT_BODY: [u16; 3] = [204, 205, 304];
 
 #[cfg(test)]

@@ -1,28 +1,28 @@
-//! What follows from a configuration: what is implied by absence, which routes a listener has, which
-//! certificate is the default.
+//! Consequences of a configuration: implied items, the routes of a listener, the default certificate.
 
 use std::collections::BTreeSet;
 
 use super::{
-    Authority, Certificate, CertificateName, CertificateSource, ClientNetworks, Config, Credentials,
-    DefaultRole, HostName, HostPattern, HttpRules, ImpliedCertificates, ListenAddress, Listener, Listeners,
-    Mode, Name, PostgresCancel, Redirect, RedirectTo, Route, Target,
+    AcmeAuthority, CertificateConfig, CertificateName, CertificateSource, ClientNetworks, Config,
+    Credentials, DefaultRole, HostName, HostPattern, HttpRules, ImpliedCertificates, ListenAddress,
+    ListenerConfig, Listeners, Mode, Name, PostgresCancel, RedirectResponse, RedirectTo, RouteConfig,
+    RouteTarget,
 };
 use crate::error::At;
 
 impl Config {
-    /// Adds what the absence of listeners and certificates implies: a listener named `default` on
-    /// `[::]:443`, a certificate from the local CA for [`Config::route_hosts`] unless authorities are asked, and the authorities
-    /// that need no section. [`parse`](crate::parse)
-    /// has done it; a configuration made in code needs it once, after its routes are set.
+    /// Adds the items implied by the absence of others: a listener named `default` on `[::]:443`, a
+    /// certificate from the local CA for [`Config::route_hosts`] unless authorities are used, and the
+    /// authorities that need no section. [`parse`](crate::parse) has done it; a configuration made in code
+    /// needs it once, after its routes are set.
     pub fn fill_implied(&mut self) {
         if self.listeners.is_empty() {
-            self.listeners.push(Listener::default());
+            self.listeners.push(ListenerConfig::default());
         }
         self.fill_authorities();
         let local = self.tls.certificates == ImpliedCertificates::Local;
         if local && self.certificates.is_empty() && self.listeners.iter().any(|listener| listener.tls) {
-            self.certificates.push(Certificate {
+            self.certificates.push(CertificateConfig {
                 source: CertificateSource::Local { names: self.route_hosts() },
                 default: DefaultRole::Unsaid,
                 at: At::NOWHERE,
@@ -30,11 +30,11 @@ impl Config {
         }
     }
 
-    /// The hosts of all routes that are terminated here, each once, in the order of the file; `localhost`
-    /// where there are none.
+    /// The hosts of all routes with TLS termination, without duplicates, in the order of the file;
+    /// `localhost` if there are none.
     pub fn route_hosts(&self) -> Vec<CertificateName> {
         let mut seen = BTreeSet::new();
-        let ended = self.routes.iter().filter(|route| !matches!(route.target, Target::Passthrough(_)));
+        let ended = self.routes.iter().filter(|route| !matches!(route.target, RouteTarget::Passthrough(_)));
         let hosts = ended.flat_map(|route| &route.hosts).filter(|host| seen.insert(*host));
         let mut names: Vec<_> = hosts.map(|host| CertificateName::Host(host.clone())).collect();
         if names.is_empty() {
@@ -45,22 +45,28 @@ impl Config {
 
     /// The routes that apply to a listener, in the order of the file.
     ///
-    /// A route that names no listeners keeps away from those that cannot serve it: what says something of HTTP
-    /// from listeners of connections, `alpn` from listeners of HTTP, what needs TLS from those without it, and
-    /// a redirect to https from those with it.
-    pub fn routes_of<'a>(&'a self, listener: &'a Listener) -> impl Iterator<Item = &'a Route> {
+    /// A route that names no listeners does not apply to unsuitable ones: a route with keys for HTTP to
+    /// listeners of connections, one with `alpn` to listeners of HTTP, one that needs TLS to those without
+    /// it, and a redirect to https to those with it.
+    pub fn routes_of<'a>(&'a self, listener: &'a ListenerConfig) -> impl Iterator<Item = &'a RouteConfig> {
         self.routes.iter().filter(|route| route.applies_to(listener))
     }
 
-    /// The routes that need TLS, on a listener of HTTP without it: their requests are sent to TLS there.
-    pub fn secured_routes_of<'a>(&'a self, listener: &'a Listener) -> impl Iterator<Item = &'a Route> {
+    /// The routes that need TLS, on a listener of HTTP without it: it redirects their requests to TLS.
+    pub fn secured_routes_of<'a>(
+        &'a self,
+        listener: &'a ListenerConfig,
+    ) -> impl Iterator<Item = &'a RouteConfig> {
         self.routes.iter().filter(|route| route.is_secured_on(listener))
     }
 
-    /// The routes of a listener, the preferred ones first: the first whose host (`None`: any, and none), path
-    /// and protocols match is taken. A route with several hosts stands there once for each, because an exact
-    /// host goes before another route's wildcard.
-    pub fn ranked_routes<'a>(&'a self, listener: &'a Listener) -> Vec<(Option<&'a HostPattern>, &'a Route)> {
+    /// The routes of a listener in order of precedence: the first with matching host (`None` for any, and
+    /// none), path and protocols is taken. A route with several hosts occurs once per host, because an exact
+    /// host precedes another route's wildcard.
+    pub fn ranked_routes<'a>(
+        &'a self,
+        listener: &'a ListenerConfig,
+    ) -> Vec<(Option<&'a HostPattern>, &'a RouteConfig)> {
         let mut ranked = Vec::new();
         for route in self.routes_of(listener) {
             if route.hosts.is_empty() {
@@ -68,7 +74,7 @@ impl Config {
             }
             ranked.extend(route.hosts.iter().map(|host| (Some(host), route)));
         }
-        // The sort is stable: of equals the first in the file stays first.
+        // The sort is stable: routes of equal rank stay in the order of the file.
         ranked.sort_by_key(|(host, route)| {
             let host = match host {
                 Some(HostPattern::Exact(_)) => 0,
@@ -81,10 +87,10 @@ impl Config {
         ranked
     }
 
-    /// The certificate for clients that name no known server: the one that says `default = true`, else the
-    /// first that does not say `false`. Clients get `unrecognized_name` where there is none.
-    pub fn default_certificate(&self) -> Option<&Certificate> {
-        // Those on demand are many, and each is for its own name.
+    /// The certificate for clients without a known server name: the one with `default = true`, else the first
+    /// without `false`. Without one, clients get `unrecognized_name`.
+    pub fn default_certificate(&self) -> Option<&CertificateConfig> {
+        // Certificates on demand are many, and each is for its own name.
         let is_one = |source: &CertificateSource| !matches!(source, CertificateSource::Acme(acme) if acme.on_demand.is_some());
         let candidates = self.certificates.iter().filter(|certificate| is_one(&certificate.source));
         let says = |role| candidates.clone().find(|certificate| certificate.default == role);
@@ -93,8 +99,8 @@ impl Config {
 }
 
 impl Config {
-    /// The authorities that certificates are asked of.
-    pub fn asked_authorities(&self) -> impl Iterator<Item = &Authority> {
+    /// The authorities that certificates are ordered from.
+    pub fn asked_authorities(&self) -> impl Iterator<Item = &AcmeAuthority> {
         self.authorities.iter().filter(|authority| self.asked_names().any(|name| *name == authority.name))
     }
 
@@ -106,8 +112,7 @@ impl Config {
         named.chain(&self.tls.acme)
     }
 
-    /// Adds the authorities that need no section, where they are asked, and the one that `tls.acme` means by
-    /// absence.
+    /// Adds well-known authorities that are used, and the implied one of `tls.acme`.
     fn fill_authorities(&mut self) {
         if self.tls.certificates == ImpliedCertificates::Acme && self.tls.acme.is_empty() {
             let only = match self.authorities.as_slice() {
@@ -120,25 +125,26 @@ impl Config {
             self.asked_names().filter(|name| self.authority(name).is_none()).cloned().collect();
         for name in missing {
             if self.authority(&name).is_none() {
-                self.authorities.extend(Authority::well_known(&name));
+                self.authorities.extend(AcmeAuthority::well_known(&name));
             }
         }
         self.authorities.sort_by(|one, other| one.name.cmp(&other.name));
     }
 }
 
-impl Route {
-    /// Whether it is one of those of a listener; see [`Config::routes_of`].
-    pub fn applies_to(&self, listener: &Listener) -> bool {
+impl RouteConfig {
+    /// Returns `true` for routes of a listener; see [`Config::routes_of`].
+    pub fn applies_to(&self, listener: &ListenerConfig) -> bool {
         match &self.listeners {
             Listeners::All => self.suits(listener),
             Listeners::Named(names) => names.contains(&listener.name),
         }
     }
 
-    /// Whether a listener can serve it.
-    fn suits(&self, listener: &Listener) -> bool {
-        let to_https = matches!(&self.target, Target::Redirect(Redirect { to: RedirectTo::Https, .. }));
+    /// Returns `true` if a listener can serve the route.
+    fn suits(&self, listener: &ListenerConfig) -> bool {
+        let to_https =
+            matches!(&self.target, RouteTarget::Redirect(RedirectResponse { to: RedirectTo::Https, .. }));
         let mode = match listener.mode {
             Mode::Tcp => !self.is_of_requests(),
             Mode::Http => self.alpn.is_empty(),
@@ -147,36 +153,38 @@ impl Route {
         mode && tls
     }
 
-    /// Whether a listener of HTTP without TLS sends its requests to TLS: it would serve the route if it had TLS.
-    pub fn is_secured_on(&self, listener: &Listener) -> bool {
+    /// Returns `true` if a listener of HTTP without TLS redirects the route's requests to TLS: it would serve
+    /// the route if it had TLS.
+    pub fn is_secured_on(&self, listener: &ListenerConfig) -> bool {
         let plain = !listener.tls && listener.mode == Mode::Http && self.listeners == Listeners::All;
-        plain && self.needs_tls(Mode::Http) && self.suits(&Listener { tls: true, ..listener.clone() })
+        plain && self.needs_tls(Mode::Http) && self.suits(&ListenerConfig { tls: true, ..listener.clone() })
     }
 
-    /// Whether it says something that only requests of HTTP can match or follow.
+    /// Returns `true` for routes with keys that apply to HTTP requests only.
     pub fn is_of_requests(&self) -> bool {
-        let answers = matches!(self.target, Target::Redirect(_) | Target::Respond(_) | Target::Files(_));
+        let answers =
+            matches!(self.target, RouteTarget::Redirect(_) | RouteTarget::Respond(_) | RouteTarget::Files(_));
         let tells = self.client_auth.as_ref().is_some_and(|auth| auth.xfcc);
         let asks = self.credentials != Credentials::default();
         answers || tells || asks || !self.path.is_root() || self.http != HttpRules::default()
     }
 
-    /// Whether it can match, or be served, only where clients speak TLS.
+    /// Returns `true` for routes that need TLS on a listener of this mode.
     pub fn needs_tls(&self, mode: Mode) -> bool {
         let handshake = self.client_auth.is_some()
             || !self.deny_ja4.is_empty()
-            || matches!(self.target, Target::Passthrough(_));
+            || matches!(self.target, RouteTarget::Passthrough(_));
         // A request names its host without TLS too.
         let matching = mode == Mode::Tcp && !self.hosts.is_empty() || !self.alpn.is_empty();
         handshake || matching
     }
 }
 
-impl Default for Listener {
-    /// The listener that is implied where none is written: `default`, with TLS, on every address.
+impl Default for ListenerConfig {
+    /// The implied listener: `default`, with TLS, on every address.
     fn default() -> Self {
         let everywhere = std::net::SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 443));
-        Listener {
+        ListenerConfig {
             name: Name::default(),
             addresses: vec![ListenAddress::Ip(everywhere)],
             mode: Mode::Tcp,
@@ -195,11 +203,11 @@ impl Default for Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Relay, RelayTarget};
+    use crate::model::{RelayConfig, RelayTarget};
 
-    fn certificate(default: DefaultRole, name: &str) -> Certificate {
+    fn certificate(default: DefaultRole, name: &str) -> CertificateConfig {
         let names = vec![name.parse().unwrap()];
-        Certificate { source: CertificateSource::Local { names }, default, at: At::NOWHERE }
+        CertificateConfig { source: CertificateSource::Local { names }, default, at: At::NOWHERE }
     }
 
     fn default_of(roles: &[DefaultRole]) -> Option<usize> {
@@ -226,13 +234,13 @@ mod tests {
         let once = config.clone();
         config.fill_implied();
         assert_eq!(config, once);
-        assert_eq!(config.listeners, [Listener::default()]);
+        assert_eq!(config.listeners, [ListenerConfig::default()]);
         assert_eq!(config.certificates, [certificate(DefaultRole::Unsaid, "localhost")]);
     }
 
     #[test]
     fn without_tls_no_certificate_is_implied() {
-        let listeners = vec![Listener { tls: false, ..Listener::default() }];
+        let listeners = vec![ListenerConfig { tls: false, ..ListenerConfig::default() }];
         let mut config = Config { listeners, ..Config::default() };
         config.fill_implied();
         assert_eq!(config.certificates, []);
@@ -260,12 +268,12 @@ mod tests {
     #[test]
     fn routes_that_need_tls_keep_away_from_plain_listeners() {
         let server = "127.0.0.1:1".parse().unwrap();
-        let relay = Target::Relay(Relay::new(RelayTarget::Server(server)));
-        let any = Route::to(relay);
-        let hosted = Route { hosts: vec!["a.org".parse().unwrap()], ..any.clone() };
+        let relay = RouteTarget::Relay(RelayConfig::new(RelayTarget::Server(server)));
+        let any = RouteConfig::to(relay);
+        let hosted = RouteConfig { hosts: vec!["a.org".parse().unwrap()], ..any.clone() };
         let config = Config { routes: vec![hosted, any.clone()], ..Config::default() };
-        let secure = Listener::default();
-        let plain = Listener { tls: false, ..Listener::default() };
+        let secure = ListenerConfig::default();
+        let plain = ListenerConfig { tls: false, ..ListenerConfig::default() };
         assert_eq!(config.routes_of(&secure).count(), 2);
         assert_eq!(config.routes_of(&plain).collect::<Vec<_>>(), [&any]);
     }
@@ -280,7 +288,7 @@ mod tests {
         let (config, _) = crate::parse(text, "f.toml", &crate::Environment::default()).unwrap();
         let names = |name: &str| -> Vec<String> {
             let listener = config.listeners.iter().find(|listener| listener.name.as_str() == name).unwrap();
-            config.secured_routes_of(listener).map(Route::name).collect()
+            config.secured_routes_of(listener).map(RouteConfig::name).collect()
         };
         assert_eq!(
             (names("plain"), names("default")),

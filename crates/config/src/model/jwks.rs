@@ -1,4 +1,4 @@
-//! Where the keys that sign tokens come from (RFC 7517).
+//! Sources of the keys for signed tokens (RFC 7517).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,56 +6,63 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::FilePath;
+use super::web_url::WebUrl;
 use crate::error::{Problem, shown};
 
 /// A set of public keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Jwks {
-    /// In a file, read at a start and at a reload.
+    /// A file, read at start and reload.
     File(FilePath),
-    /// Of a server, fetched while the process runs.
+    /// A server, from which keys are fetched regularly.
     Server(KeyServer),
 }
 
-/// Who has a set of keys.
+/// A server with a set of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyServer {
-    /// Where.
+    /// The URL of the set.
     pub url: KeySetUrl,
-    /// The authorities that its certificate is checked against; `None`: those of the system.
+    /// The CA certificates for its server; `None` for those of the system.
     pub ca: Option<FilePath>,
-    /// The longest time between two fetches: 10 s to 24 h.
+    /// The maximum interval of fetches: 10 s to 24 h.
     pub refresh: Duration,
 }
 
 impl KeyServer {
-    /// The time between two fetches where none is written.
-    pub(crate) const REFRESH: Duration = Duration::from_secs(600);
+    /// A server with the defaults of the other keys.
+    pub fn at(url: KeySetUrl) -> Self {
+        KeyServer { url, ca: None, refresh: Duration::from_secs(600) }
+    }
 }
 
-/// The URL of a set: by `https`, or by `http` from this machine.
+/// The URL of a key set: `https`, or `http` on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeySetUrl(String);
 
 impl KeySetUrl {
-    /// The URL as it is written.
+    /// The URL before its key is read, which must be written.
+    pub(crate) fn blank() -> Self {
+        Self("https://localhost/".to_owned())
+    }
+
+    /// The URL as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether its server speaks TLS.
+    /// Returns `true` for `https`.
     pub fn is_https(&self) -> bool {
         self.0.starts_with("https://")
     }
 
-    /// The port of its server.
+    /// The port of the server.
     pub fn port(&self) -> u16 {
-        let authority = self.0.split(['/', '?']).nth(2).unwrap_or_default();
-        let written = authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-        written.unwrap_or(if self.is_https() { 443 } else { 80 })
+        // It was read once already.
+        WebUrl::read(&self.0).map_or(443, |url| url.port)
     }
 
-    /// Whether a text means a URL rather than a file.
+    /// Returns `true` if a text is meant as a URL rather than a path.
     pub(crate) fn is_meant(text: &str) -> bool {
         text.split_once("://").is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()))
     }
@@ -69,36 +76,13 @@ impl FromStr for KeySetUrl {
             let problem = Problem::new(format!("`{}` is no URL of a set of keys: {why}", shown(text)));
             Err(problem.help("write such as \"https://idp.example.org/.well-known/jwks.json\""))
         };
-        let (rest, plain) = match (text.strip_prefix("https://"), text.strip_prefix("http://")) {
-            (Some(rest), _) => (rest, false),
-            (_, Some(rest)) => (rest, true),
-            _ => return refused("it must begin with https://"),
+        let url = match WebUrl::read(text) {
+            Ok(url) => url,
+            Err(why) => return refused(why),
         };
-        if !text.chars().all(|c| c.is_ascii_graphic())
-            || text.contains(['#', '"', '<', '>', '\\', '^', '`', '{', '|', '}'])
-        {
-            return refused("it has a character that a URL cannot have");
-        }
-        if text.len() > LONGEST {
-            return refused("it is longer than 2,048 characters");
-        }
-        let authority = rest.split(['/', '?']).next().unwrap_or_default();
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => (host, Some(port)),
-            _ => (authority, None),
-        };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        let bare = match host.strip_prefix('[') {
-            Some(rest) => rest.strip_suffix(']').filter(|address| address.parse::<IpAddr>().is_ok()),
-            None => Some(host).filter(|host| !host.is_empty() && host.chars().all(is_name)),
-        };
-        let Some(bare) = bare else { return refused("it names no host") };
-        if port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0)) {
-            return refused("its port is no number from 1 to 65535");
-        }
-        let is_here =
-            bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        if plain && !is_here {
+        let address = url.host.parse::<IpAddr>();
+        let is_here = url.host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+        if !url.is_https && !is_here {
             return refused("without TLS anybody on the way could exchange the keys");
         }
         Ok(Self(text.to_owned()))
@@ -110,9 +94,6 @@ impl fmt::Display for KeySetUrl {
         f.write_str(&self.0)
     }
 }
-
-/// The longest URL, in bytes.
-const LONGEST: usize = 2048;
 
 #[cfg(test)]
 mod tests {

@@ -1,36 +1,38 @@
-//! What bounds the use of the machine.
+//! Limits on resources.
 
 use std::time::Duration;
 
 use super::Size;
 use crate::units::Rate;
 
-/// What bounds the use of the machine.
+/// Limits on the use of resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time over all workers: 1 to 10,000,000.
+    /// Concurrent connections over all workers: 1 to 10,000,000.
     pub connections: u32,
-    /// Connections at a time from one client address, but for loopback and proxies: 1 to 10,000,000.
+    /// Concurrent connections per client address, except loopback and proxies: 1 to 10,000,000.
     pub connections_per_client: u32,
-    /// New handshakes from one client address, if they are limited.
+    /// New handshakes per client address, if limited.
     pub handshakes_per_client: Option<Rate>,
-    /// Bytes per second in each direction of one client address, if they are limited: 16 KiB to 1 TiB.
+    /// Bytes per second in each direction per client address, if limited: 16 KiB to 1 TiB.
     pub bandwidth_per_client: Option<Size>,
-    /// From the accepted connection to the end of the handshake: 1 ms to 1 h.
+    /// The time from accepting a connection to the end of its handshake: 1 ms to 1 h.
     pub handshake_timeout: Duration,
-    /// For one attempt to connect to a server: 1 ms to 1 h.
+    /// The timeout of one connection attempt to a server: 1 ms to 1 h.
     pub connect_timeout: Duration,
-    /// Without a byte in either direction a connection is closed: 1 ms to 30 d.
+    /// The time without a byte in either direction after which a connection is closed: 1 ms to 30 d.
     pub idle_timeout: Duration,
-    /// The greatest age of a client's connection, if there is one: 1 s to 30 d.
+    /// The maximum age of a client's connection, if limited: 1 s to 30 d.
     pub max_age: Option<Duration>,
-    /// How long open connections may finish after the order to stop: up to 24 h, 0 for not at all.
+    /// The time for requests in progress on an HTTP connection that has reached `max_age`: 0 to 30 d.
+    pub max_age_grace: Duration,
+    /// The time for open connections to finish after an order to stop: up to 24 h, 0 for none.
     pub drain_timeout: Duration,
-    /// How long the new process of an upgrade may take until it accepts connections: 1 ms to 1 h.
+    /// The time for the new process of an upgrade to accept connections: 1 ms to 1 h.
     pub upgrade_timeout: Duration,
-    /// The resident memory at which nobody is accepted, if it is bounded: 8 MiB to 1 TiB.
+    /// The resident memory above which no connection is accepted, if limited: 8 MiB to 1 TiB.
     pub process_memory: Option<Size>,
-    /// What bounds HTTP.
+    /// Limits that apply to HTTP only.
     pub http: HttpLimits,
 }
 
@@ -45,6 +47,7 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(300),
             max_age: None,
+            max_age_grace: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),
             upgrade_timeout: Duration::from_secs(60),
             process_memory: None,
@@ -53,37 +56,36 @@ impl Default for Limits {
     }
 }
 
-/// What bounds HTTP.
+/// Limits that apply to HTTP only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpLimits {
-    /// From the first byte of a request to the end of its header: 1 ms to 1 h.
+    /// The time for receiving a request header: 1 ms to 1 h.
     pub request_header_timeout: Duration,
-    /// Between two pieces of the body of a request: 1 ms to 1 h.
+    /// The maximum gap within a request body: 1 ms to 1 h.
     pub request_body_timeout: Duration,
-    /// Bytes per second that the body of a request must bring on average after 10 s: up to 1 GiB, 0 for no
-    /// matter.
+    /// The minimum average rate of a request body after 10 s, in bytes per second: up to 1 GiB, 0 for none.
     pub min_body_rate: Size,
-    /// Between two requests of a connection: 1 ms to 24 h.
+    /// The time between two requests of a connection: 1 ms to 24 h.
     pub keepalive_timeout: Duration,
-    /// From a request to the header of the server's response: 1 ms to 24 h.
+    /// The time from a request to the header of the server's response: 1 ms to 24 h.
     pub response_timeout: Duration,
     /// Header fields of a request: 1 to 10,000.
     pub request_headers: u32,
-    /// The whole header of a request: 1 KiB to 1 MiB.
+    /// The size of a request header: 1 KiB to 1 MiB.
     pub request_header_size: Size,
-    /// Path and query of a request: 64 B to 1 MiB.
+    /// The size of path and query of a request: 64 B to 1 MiB.
     pub request_target_size: Size,
-    /// Requests from one client address, if they are limited.
+    /// Requests per client address, if limited.
     pub requests_per_client: Option<Rate>,
-    /// Requests at a time on one HTTP/2 connection: 1 to 10,000.
+    /// Concurrent requests on one HTTP/2 connection: 1 to 10,000.
     pub streams: u32,
-    /// What requests and responses under way over HTTP/2 may hold, per worker: 1 MiB to 1 TiB.
+    /// The memory for HTTP/2 requests and responses in flight, per worker: 1 MiB to 1 TiB.
     pub memory: Size,
-    /// The greatest window of an upload over HTTP/2: 256 KiB, with which it begins, to 1 GiB.
+    /// The maximum window of an HTTP/2 upload: from 256 KiB, its initial size, to 1 GiB.
     pub max_window: Size,
-    /// What small files that are served may hold in memory, per worker: up to 64 GiB, 0 for no files and no descriptors.
+    /// The memory for cached small files, per worker: up to 64 GiB; 0 caches neither files nor descriptors.
     pub file_cache: Size,
-    /// What encoders of responses may hold, per worker: up to 1 TiB.
+    /// The memory for encoders of responses, per worker: up to 1 TiB.
     pub compression_memory: Size,
 }
 

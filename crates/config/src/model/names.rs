@@ -1,4 +1,4 @@
-//! Names: of listeners and backends, of hosts, of protocols.
+//! Names of listeners, backends, hosts and protocols.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::error::{Problem, shown};
 
 /// The name of a listener or a backend: 1 to 64 of the characters `A-Z a-z 0-9 _ . -`, so that it needs no
-/// quotes in TOML, in events and in metrics.
+/// quotes in TOML, events and metrics.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
@@ -21,7 +21,7 @@ impl Name {
 }
 
 impl Default for Name {
-    /// `default`: what a listener without a name is called.
+    /// `default`, the name of a listener without one.
     fn default() -> Self {
         Name("default".to_owned())
     }
@@ -46,13 +46,13 @@ impl fmt::Display for Name {
     }
 }
 
-/// The DNS name of a host in ASCII: lower case, without a final dot, at most 253 bytes (RFC 1035 §2.3.4),
-/// never an IP address. `_` is allowed because it occurs.
+/// A DNS host name in ASCII: lower case, without a final dot, at most 253 bytes (RFC 1035 §2.3.4), never an
+/// IP address. `_` is allowed because it occurs in practice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(String);
 
 impl HostName {
-    /// The name of this machine to itself.
+    /// The host name `localhost`.
     pub fn localhost() -> Self {
         HostName("localhost".to_owned())
     }
@@ -107,10 +107,10 @@ impl fmt::Display for HostName {
     }
 }
 
-/// What the name of a host must be.
+/// A pattern for host names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostPattern {
-    /// This name.
+    /// This name and no other.
     Exact(HostName),
     /// One label and a dot before this name, as in certificates (RFC 6125 §6.4.3).
     Wildcard(HostName),
@@ -139,12 +139,12 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// What a certificate of the local CA is valid for.
+/// A name for a certificate of the local CA.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CertificateName {
-    /// A host's name, or all names of a wildcard.
+    /// A host name or a wildcard.
     Host(HostPattern),
-    /// An address, for clients that connect without a name.
+    /// An address, for clients that connect by address.
     Ip(IpAddr),
 }
 
@@ -177,7 +177,7 @@ impl fmt::Display for CertificateName {
 pub struct AlpnId(String);
 
 impl AlpnId {
-    /// The id as it is on the wire.
+    /// The id in its wire form.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -187,12 +187,12 @@ impl AlpnId {
         &self.0
     }
 
-    /// What listeners of PostgreSQL offer: clients since version 17 ask for it.
+    /// The protocol of PostgreSQL listeners: clients since version 17 request it.
     pub fn of_postgres() -> AlpnId {
         AlpnId("postgresql".to_owned())
     }
 
-    /// What listeners of HTTP offer, the preferred first: HTTP/2 (RFC 9113 §3.2), then HTTP/1.1 and 1.0.
+    /// The protocols of HTTP listeners in order of preference: HTTP/2 (RFC 9113 §3.2), then HTTP/1.1 and 1.0.
     pub fn of_http() -> [AlpnId; 3] {
         ["h2", "http/1.1", "http/1.0"].map(|id| AlpnId(id.to_owned()))
     }

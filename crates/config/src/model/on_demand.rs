@@ -1,4 +1,4 @@
-//! Certificates that are ordered when the first client asks for their name.
+//! Certificates that are ordered when a client first asks for a name.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,55 +7,62 @@ use super::HostPattern;
 use crate::error::{Problem, shown};
 use crate::units::{Per, Rate};
 
-/// Which names get a certificate on demand, and how fast.
+/// The names that get certificates on demand, and the rate of orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OnDemand {
-    /// The names that may have one without a question.
+    /// The names that are permitted without a query.
     pub names: Vec<HostPattern>,
-    /// Who is asked about all other names; `None`: they get none.
+    /// The URL that decides about all other names; `None` refuses them.
     pub ask: Option<AskUrl>,
-    /// How many names that have no certificate yet are ordered in a time.
+    /// The maximum rate of orders for new names.
     pub rate: Rate,
-    /// How long the handshake that asks for a name waits for its certificate; 0: not at all.
+    /// The time that a handshake waits for its certificate; 0 for none.
     pub wait: Duration,
 }
 
 impl OnDemand {
-    /// Half of what Let's Encrypt allows one account (300 orders in three hours).
+    /// Half of Let's Encrypt's limit per account (300 orders in three hours).
     pub const RATE: Rate = Rate::literal::<50>(Per::Hour);
     /// Less than the default of `limits.handshake_timeout`.
     pub const WAIT: Duration = Duration::from_secs(8);
 }
 
-/// A URL of plain HTTP that answers whether a name may have a certificate.
+impl Default for OnDemand {
+    /// The default rate and wait; no name is permitted.
+    fn default() -> Self {
+        OnDemand { names: Vec::new(), ask: None, rate: OnDemand::RATE, wait: OnDemand::WAIT }
+    }
+}
+
+/// A URL of plain HTTP that decides if a name may have a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskUrl {
-    /// The host and the port, as in a `Host` field.
+    /// Host and port, as in a `Host` field.
     authority: String,
-    /// The path and the query.
     path: String,
 }
 
 impl AskUrl {
-    /// The host and the port, to connect to.
+    /// Host and port to connect to.
     pub fn address(&self) -> (&str, u16) {
         let (host, port) = split_port(&self.authority);
         (host.trim_start_matches('[').trim_end_matches(']'), port.unwrap_or(80))
     }
 
-    /// The host, with the port where one was written.
+    /// The host, with a port if one was written.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// The target of the request about `name`, which consists of letters, digits, hyphens, underscores and dots.
+    /// The target of the request about `name`, which consists of letters, digits, hyphens, underscores and
+    /// dots.
     pub fn target(&self, name: &str) -> String {
         let separator = if self.path.contains('?') { '&' } else { '?' };
         format!("{}{separator}domain={name}", self.path)
     }
 }
 
-/// The host and the port of `host:port`; no port where it is none.
+/// Splits `host:port`; `None` without a valid port.
 fn split_port(authority: &str) -> (&str, Option<u16>) {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().ok()),

@@ -1,31 +1,49 @@
-//! The logs: what the program says about itself, and what it says about connections and requests.
+//! Outputs for operators: the program's own log, and the access log.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use super::words::words;
-use super::{ServerAddress, Size};
+use super::{LogStore, Metrics, NotifyConfig, ServerAddress, Size, TracingConfig};
 use crate::error::{Problem, shown};
+use crate::folder::joined;
 
-/// What the program says about itself.
+/// The outputs for operators: logs, metrics and traces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Telemetry {
+    /// The program's own log.
+    pub log: LogConfig,
+    /// The access log: one event per connection or request.
+    pub access_log: AccessLog,
+    /// The queryable access log, if its URL is set.
+    pub log_store: LogStore,
+    /// The export of metrics.
+    pub metrics: Metrics,
+    /// The export to an OpenTelemetry collector, if its URL is set.
+    pub tracing: TracingConfig,
+    /// The receivers of notifications, their names unique.
+    pub notify: Vec<NotifyConfig>,
+}
+
+/// The program's own log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
-    /// The least important messages that are written.
-    pub level: Level,
-    /// How they are written.
-    pub format: LogFormat,
-    /// Where they go.
+pub struct LogConfig {
+    /// The lowest level that is written.
+    pub level: LogLevel,
+    /// The format of messages.
+    pub format: ProgramLogFormat,
+    /// The destination of messages.
     pub output: LogOutput,
-    /// Where [`LogOutput::Syslog`] listens.
+    /// The address for [`LogOutput::Syslog`].
     pub syslog: SyslogAddress,
 }
 
-impl Default for Log {
+impl Default for LogConfig {
     fn default() -> Self {
-        Log {
-            level: Level::Info,
-            format: LogFormat::Text,
+        LogConfig {
+            level: LogLevel::Info,
+            format: ProgramLogFormat::Text,
             output: LogOutput::Stderr,
             syslog: SyslogAddress::default(),
         }
@@ -33,64 +51,63 @@ impl Default for Log {
 }
 
 words! {
-    /// How important a message is.
-    pub enum Level {
-        /// Something does not work.
+    /// The severity of a message.
+    pub enum LogLevel {
+        /// Failures that need an action.
         Error = "error",
-        /// Something will not work, or not as meant.
+        /// Problems, present or imminent.
         Warn = "warn",
-        /// What an operator wants to know.
+        /// Events of interest to operators.
         Info = "info",
-        /// What a developer wants to know.
+        /// Details of interest to developers.
         Debug = "debug",
     }
 }
 
 words! {
-    /// How a message of the program is written.
-    pub enum LogFormat {
-        /// For people.
+    /// The format of the program's messages.
+    pub enum ProgramLogFormat {
+        /// Text meant for people.
         Text = "text",
-        /// One JSON object per line.
+        /// JSON, one object per line.
         Json = "json",
-        /// `key=value` pairs.
+        /// logfmt: `key=value` pairs.
         Logfmt = "logfmt",
     }
 }
 
 words! {
-    /// Where the messages of the program go.
+    /// The destination of the program's messages.
     pub enum LogOutput or file {
-        /// Standard error.
+        /// The standard error stream.
         Stderr = "stderr",
-        /// Standard output.
+        /// The standard output stream.
         Stdout = "stdout",
         /// systemd's journal, by its native protocol.
         Journald = "journald",
-        /// The syslog at [`Log::syslog`].
+        /// The syslog receiver at [`LogConfig::syslog`].
         Syslog = "syslog",
     }
 }
 
-/// One event per connection or request.
+/// The access log: one event per connection or request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
-    /// How an event is written.
+    /// The format of events.
     pub format: AccessFormat,
-    /// Where events go.
+    /// The destination of events.
     pub output: AccessOutput,
-    /// Where [`AccessOutput::Syslog`] listens.
+    /// The address for [`AccessOutput::Syslog`].
     pub syslog: SyslogAddress,
-    /// The size at which the file of [`AccessOutput::File`] is renamed and a new one begun: 64 KiB to 1 TiB;
-    /// only with a file.
+    /// The size at which the file of [`AccessOutput::File`] is rotated: 64 KiB to 1 TiB; only with a file.
     pub rotate_size: Option<Size>,
-    /// How many renamed files are kept: 1 to 1000.
+    /// The number of rotated files to keep: 1 to 1000.
     pub rotate_keep: u32,
-    /// Fields that are left out.
+    /// Fields that are omitted.
     pub omit: Vec<FieldName>,
-    /// Fields of which only a keyed hash is written; none of them is in `omit`.
+    /// Fields replaced by a keyed hash; none of them is in `omit`.
     pub hash: Vec<FieldName>,
-    /// What is hidden of clients' addresses.
+    /// The anonymisation of client addresses.
     pub anonymize: Anonymize,
 }
 
@@ -110,48 +127,70 @@ impl Default for AccessLog {
 }
 
 words! {
-    /// How an event is written.
+    /// The format of events.
     pub enum AccessFormat {
-        /// One JSON object per line.
+        /// JSON, one object per line.
         Json = "json",
-        /// `key=value` pairs.
+        /// logfmt: `key=value` pairs.
         Logfmt = "logfmt",
-        /// For people.
+        /// Text meant for people.
         Text = "text",
         /// The `combined` format of nginx and Apache.
         Combined = "combined",
-        /// `combined`, and the host in quotes after it.
+        /// `combined` followed by the quoted host.
         Vhost = "vhost",
     }
 }
 
 words! {
-    /// What is hidden of clients' addresses, in events, metrics and the log store.
+    /// The anonymisation of client addresses, in events, metrics and the log store.
     pub enum Anonymize {
-        /// Nothing.
+        /// No anonymisation: addresses are kept whole.
         None = "none",
-        /// The last byte of IPv4 addresses and the last 80 bits of IPv6 addresses: they become zero.
+        /// Zeroes the last byte of IPv4 addresses and the last 80 bits of IPv6 addresses.
         Ip = "ip",
     }
 }
 
 words! {
-    /// Where events go.
+    /// The destination of events.
     pub enum AccessOutput or file {
-        /// Standard output.
+        /// The standard output stream.
         Stdout = "stdout",
-        /// Standard error.
+        /// The standard error stream.
         Stderr = "stderr",
-        /// Nowhere.
+        /// No destination: events are discarded.
         None = "none",
         /// systemd's journal, by its native protocol, one field per fact.
         Journald = "journald",
-        /// The syslog at [`AccessLog::syslog`].
+        /// The syslog receiver at [`AccessLog::syslog`].
         Syslog = "syslog",
     }
 }
 
-/// Where a syslog listens.
+/// A standard stream, under its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandardStream {
+    /// The standard output stream.
+    Stdout,
+    /// The standard error stream.
+    Stderr,
+}
+
+impl StandardStream {
+    /// The stream of a path such as `/dev/stdout`. The inherited descriptor is used: another user cannot open root's pipe
+    /// by its path. Symbolic links to such paths are not resolved.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
+        match path.to_str()? {
+            "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1" | "/proc/thread-self/fd/1" => Some(Self::Stdout),
+            "/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2" | "/proc/thread-self/fd/2" => Some(Self::Stderr),
+            _ => None,
+        }
+    }
+}
+
+/// The address of a syslog receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyslogAddress {
     /// A Unix socket: `/dev/log`, `unix:/run/log.sock`.
@@ -170,7 +209,7 @@ impl SyslogAddress {
     /// The address with a relative socket path joined to `folder`.
     pub(crate) fn in_folder(self, folder: &Path) -> Self {
         match self {
-            SyslogAddress::Unix(path) => SyslogAddress::Unix(folder.join(path)),
+            SyslogAddress::Unix(path) => SyslogAddress::Unix(joined(folder, path)),
             udp @ SyslogAddress::Udp(_) => udp,
         }
     }
@@ -208,8 +247,8 @@ impl fmt::Display for SyslogAddress {
     }
 }
 
-/// The name of a field of events: 1 to 64 of the characters `a-z 0-9 _`. Whether there is such a field is for
-/// those who write events to know.
+/// The name of an event field: 1 to 64 of the characters `a-z 0-9 _`. Its existence is checked by the writer
+/// of events.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldName(String);
 

@@ -1,29 +1,30 @@
-//! What clients get in place of the plain errors of Offramp.
+//! Error pages.
 
 use std::time::Duration;
 
 use super::{Cidr, FilePath, StatusRange};
 
-/// The pages of errors; the default has none.
+/// Pages that replace Offramp's plain error responses; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ErrorPages {
-    /// The files by status: 400 to 599, single statuses before classes. One status may have several files, of different types.
+pub struct ErrorPageFiles {
+    /// The files by status: 400 to 599, single statuses before classes. One status may have several files of
+    /// different types.
     pub files: Vec<(StatusRange, FilePath)>,
-    /// Whether errors of servers get them too.
+    /// Set to replace errors from servers too.
     pub intercept: bool,
 }
 
-/// A route that is closed for a while: requests get 503.
+/// Maintenance mode: requests get 503.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Maintenance {
-    /// When clients may try again: 1 s to 30 d.
+pub struct MaintenanceMode {
+    /// The value of `Retry-After`: 1 s to 30 d.
     pub retry_after: Duration,
-    /// Clients to whom the route works as usual.
+    /// Clients that can use the route as usual.
     pub allow: Vec<Cidr>,
 }
 
-impl Default for Maintenance {
+impl Default for MaintenanceMode {
     fn default() -> Self {
-        Maintenance { retry_after: Duration::from_secs(300), allow: Vec::new() }
+        MaintenanceMode { retry_after: Duration::from_secs(300), allow: Vec::new() }
     }
 }

@@ -1,59 +1,60 @@
-//! Routes: what connections and requests must match, and where they go.
+//! Routes: conditions on connections and requests, and their targets.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::words::words;
 use super::{
-    AeadCipher, AlpnId, ClientNetworks, Credentials, FilePath, HostPattern, HttpRules, Ja4Pattern, Name,
-    Policy, Redirect, Respond, RoutePath, ServerAddress, Size, Split, StaticFiles, Tls, TlsVersionLimit,
+    AeadCipher, AlpnId, ClientNetworks, Credentials, FilePath, FixedResponse, HostPattern, HttpRules,
+    Ja4Pattern, Name, Policy, RedirectResponse, RoutePath, ServerAddress, Size, StaticFiles, Tls,
+    TlsVersionLimit, TrafficSplit,
 };
 use crate::error::{At, Problem, shown};
 
-/// What a connection or a request must match, and where it goes then.
+/// The conditions on a connection or request, and its target.
 ///
-/// Of several routes that match, one that names its listeners goes before one that does not, then an exact
-/// host before a wildcard before none, then the longest path, then one with `alpn` before one without, then the
-/// first in the file:
-/// see [`Config::ranked_routes`](super::Config::ranked_routes).
+/// Of several matching routes, one that names its listeners precedes one that does not, then an exact host
+/// precedes a wildcard and that a missing host, then the longest path, then one with `alpn`, then the first
+/// in the file: see [`Config::ranked_routes`](super::Config::ranked_routes).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct RouteConfig {
     /// The listeners that it applies to; see [`Config::routes_of`](super::Config::routes_of).
     pub listeners: Listeners,
-    /// The server names that it matches; empty: any, and none.
+    /// The server names to match; empty for any, and none.
     pub hosts: Vec<HostPattern>,
-    /// The protocols of which a client must offer one; empty: any, and none. The first of them that the
-    /// client offers is agreed on.
+    /// The protocols of which a client must offer one; empty for any, and none. The first one that the client
+    /// offers is negotiated.
     pub alpn: Vec<AlpnId>,
-    /// What the path of a request must begin with, by whole segments; `/` on routes of connections.
+    /// The prefix of request paths, by whole segments; `/` on routes for connections.
     pub path: RoutePath,
-    /// Where what matches goes.
-    pub target: Target,
-    /// Whether and how clients are asked for a certificate; never with [`Target::Passthrough`].
+    /// The target of matching traffic.
+    pub target: RouteTarget,
+    /// Client certificates, if requested; never with [`RouteTarget::Passthrough`].
     pub client_auth: Option<ClientAuth>,
-    /// Differences from `[tls]`; none with [`Target::Passthrough`].
+    /// Overrides of `[tls]`; none with [`RouteTarget::Passthrough`].
     pub tls: RouteTls,
-    /// Clients that are refused by their JA4 fingerprint.
+    /// Clients refused by their JA4 fingerprint.
     pub deny_ja4: Vec<Ja4Pattern>,
-    /// Where clients may come from.
+    /// The networks that clients may come from.
     pub networks: ClientNetworks,
-    /// What requests must show; only HTTP.
+    /// The credentials that requests need; only HTTP.
     pub credentials: Credentials,
-    /// What is done to requests and responses of HTTP.
+    /// The processing of HTTP requests and responses.
     pub http: HttpRules,
-    /// One of how many events is written; failures always are: 1 to 1,000,000.
+    /// The sampling rate of events, except failures: one in 1 to 1,000,000.
     pub log_one_in: NonZeroU32,
-    /// Bytes per second that all of its clients may send together, and as many that they may receive: 16 KiB to 1 TiB.
+    /// Bytes per second in each direction, shared by all clients of the route: 16 KiB to 1 TiB.
     pub bandwidth: Option<Size>,
-    /// Where it is written.
+    /// The place in the configuration.
     pub at: At,
 }
 
-impl Route {
-    /// A route that matches everything and does nothing but lead to `target`.
-    pub fn to(target: Target) -> Self {
-        Route {
+impl RouteConfig {
+    /// A route that matches everything and only leads to `target`.
+    pub fn to(target: RouteTarget) -> Self {
+        RouteConfig {
             listeners: Listeners::All,
             hosts: Vec::new(),
             alpn: Vec::new(),
@@ -72,8 +73,8 @@ impl Route {
     }
 }
 
-impl Route {
-    /// What events and metrics call it: what it matches, such as `a.example,b.example/api`, or `default`.
+impl RouteConfig {
+    /// The name in events and metrics: its conditions, such as `a.example,b.example/api`, or `default`.
     pub fn name(&self) -> String {
         let hosts: Vec<String> = self.hosts.iter().map(ToString::to_string).collect();
         let mut name = hosts.join(",");
@@ -88,21 +89,22 @@ impl Route {
         if name.is_empty() { "default".to_owned() } else { name }
     }
 
-    /// Whether it says who may enter: not everybody gets what it leads to.
+    /// Returns `true` if the route restricts access.
     pub fn is_guard(&self) -> bool {
-        let refuses = matches!(&self.target, Target::Respond(respond) if respond.status >= 400);
+        let refuses = matches!(&self.target, RouteTarget::Respond(respond) if respond.status >= 400);
         let asks_tls = self.client_auth.is_some() || !self.deny_ja4.is_empty();
         let asks = self.networks != ClientNetworks::default() || self.credentials != Credentials::default();
         refuses || asks_tls || asks || self.http.maintenance.is_some()
     }
 
-    /// The backends that it names: of its target, its mirror, and who is asked about requests.
+    /// The backends of its target, its mirror, and its authentication server.
     pub fn backends(&self) -> Vec<&Name> {
         let target = match &self.target {
-            Target::Relay(relay) => relay.to.backends(),
-            Target::Passthrough(_) | Target::Redirect(_) | Target::Respond(_) | Target::Files(_) => {
-                Vec::new()
-            }
+            RouteTarget::Relay(relay) => relay.to.backends(),
+            RouteTarget::Passthrough(_)
+            | RouteTarget::Redirect(_)
+            | RouteTarget::Respond(_)
+            | RouteTarget::Files(_) => Vec::new(),
         };
         let mirror = self.http.mirror.iter().map(|mirror| &mirror.backend);
         let asked = self.credentials.forward.iter().flat_map(|auth| auth.to.backends());
@@ -113,56 +115,60 @@ impl Route {
 /// The listeners that a route applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listeners {
-    /// All that the route can apply to.
+    /// All listeners that can serve it.
     All,
-    /// These; at least one.
+    /// These listeners; at least one.
     Named(Vec<Name>),
 }
 
-/// Where the connections or requests of a route go.
+/// The target of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// TLS ends here, and plain bytes or requests go to servers.
-    Relay(Relay),
-    /// The TLS of the client goes to a server as it came.
+pub enum RouteTarget {
+    /// Terminates TLS, and relays plain bytes or requests to servers.
+    Relay(RelayConfig),
+    /// Relays the client's TLS to a server unchanged.
     Passthrough(Passthrough),
-    /// Requests are answered with a redirect; only HTTP.
-    Redirect(Redirect),
-    /// Requests are answered with a fixed response; only HTTP.
-    Respond(Respond),
-    /// Requests are answered with files; only HTTP.
+    /// Redirects requests; only HTTP.
+    Redirect(RedirectResponse),
+    /// Answers requests with a fixed response; only HTTP.
+    Respond(FixedResponse),
+    /// Answers requests with files; only HTTP.
     Files(StaticFiles),
 }
 
-/// A server that gets the TLS of clients as it came.
+/// A server that gets the clients' TLS unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passthrough {
-    /// The server.
+    /// The address of the server.
     pub server: ServerAddress,
-    /// The PROXY protocol header that it gets first; never with a client's certificate.
-    pub send_proxy: Option<SendProxy>,
+    /// The PROXY protocol header to send first; never with a client certificate.
+    pub send_proxy: Option<ProxyProtocolHeader>,
+    /// For one attempt to connect, instead of the time of `[limits]`: up to 1 h.
+    pub connect_timeout: Option<Duration>,
 }
 
 impl Passthrough {
-    /// A passthrough without a PROXY header.
+    /// A passthrough without a PROXY header and with the times of `[limits]`.
     pub fn new(server: ServerAddress) -> Self {
-        Passthrough { server, send_proxy: None }
+        Passthrough { server, send_proxy: None, connect_timeout: None }
     }
 }
 
 /// A relay of plain bytes or requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Relay {
-    /// The servers.
+pub struct RelayConfig {
+    /// The servers of the relay.
     pub to: RelayTarget,
-    /// The PROXY protocol header that a server gets first.
-    pub send_proxy: Option<SendProxy>,
+    /// The PROXY protocol header to send first.
+    pub send_proxy: Option<ProxyProtocolHeader>,
+    /// For one attempt to connect, instead of the time of the backend: up to 1 h.
+    pub connect_timeout: Option<Duration>,
 }
 
-impl Relay {
-    /// A relay without a PROXY header.
+impl RelayConfig {
+    /// A relay without a PROXY header and with the times of its backend.
     pub fn new(to: RelayTarget) -> Self {
-        Relay { to, send_proxy: None }
+        RelayConfig { to, send_proxy: None, connect_timeout: None }
     }
 }
 
@@ -171,12 +177,12 @@ impl Relay {
 pub enum RelayTarget {
     /// The backend of this name.
     Backend(Name),
-    /// One server, written in the route.
+    /// One server, given in the route.
     Server(ServerAddress),
-    /// One server, written in the route, that speaks TLS with a certificate that the system's authorities vouch for.
+    /// One server, given in the route, with TLS and verification against the system's authorities.
     TlsServer(ServerAddress),
     /// Backends that share the requests; only HTTP.
-    Split(Split),
+    Split(TrafficSplit),
 }
 
 impl RelayTarget {
@@ -193,16 +199,16 @@ impl RelayTarget {
 words! {
     /// A version of the PROXY protocol.
     pub enum ProxyVersion {
-        /// [`SendProxy::V1`].
+        /// The version of [`ProxyProtocolHeader::V1`].
         V1 = "v1",
-        /// [`SendProxy::V2`].
+        /// The version of [`ProxyProtocolHeader::V2`].
         V2 = "v2",
     }
 }
 
-/// The PROXY protocol header that servers get first.
+/// The PROXY protocol header for servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendProxy {
+pub enum ProxyProtocolHeader {
     /// Version 1: one line of text with the addresses.
     V1,
     /// Version 2: binary, with TLVs.
@@ -212,9 +218,9 @@ pub enum SendProxy {
 /// The optional TLVs of a PROXY header of version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyV2 {
-    /// The terms agreed on with the client: TLS, the protocol, the server name (PP2_TYPE_SSL, _ALPN, _AUTHORITY).
+    /// TLS version, application protocol and server name (PP2_TYPE_SSL, _ALPN, _AUTHORITY).
     pub tls: bool,
-    /// A checksum (PP2_TYPE_CRC32C).
+    /// A checksum of the header (PP2_TYPE_CRC32C).
     pub crc32c: bool,
     /// The client's certificate (PP2_SUBTYPE_SSL_CLIENT_CERT); only with [`ClientAuth`].
     pub client_certificate: bool,
@@ -226,19 +232,19 @@ impl Default for ProxyV2 {
     }
 }
 
-/// The TLS of a route, where it differs from `[tls]`.
+/// Overrides of `[tls]` by a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteTls {
-    /// Which versions and suites are offered.
+    /// The versions and suites to offer.
     pub policy: Option<Policy>,
-    /// The latest version that is spoken.
+    /// The highest version to negotiate.
     pub max_version: Option<TlsVersionLimit>,
-    /// The ciphers that are offered; empty: those of `[tls]`.
+    /// The AEADs to offer; empty for those of `[tls]`.
     pub aeads: Vec<AeadCipher>,
 }
 
 impl RouteTls {
-    /// The versions and ciphers of the route: TLS 1.3, TLS 1.2, and the ciphers.
+    /// The effective settings: TLS 1.3, TLS 1.2, and the AEADs.
     pub fn over<'t>(&'t self, tls: &'t Tls) -> (bool, bool, &'t [AeadCipher]) {
         let newest = self.max_version.unwrap_or(tls.max_version) == TlsVersionLimit::Tls13;
         let older = self.policy.unwrap_or(tls.policy) == Policy::Intermediate;
@@ -246,34 +252,41 @@ impl RouteTls {
     }
 }
 
-/// Mutual TLS.
+/// Client certificates (mutual TLS).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAuth {
-    /// Whether a client may come without a certificate.
+    /// The necessity of a certificate.
     pub mode: AuthMode,
     /// The PEM files with the authorities; at least one, unless there are `trust_domains`.
     pub ca: Vec<FilePath>,
-    /// The SPIFFE trust domains, each with its own authorities, by name; empty: certificates need no SPIFFE ID.
-    pub trust_domains: Vec<TrustDomain>,
+    /// The SPIFFE trust domains, each with its own authorities, by name; if empty, certificates need no
+    /// SPIFFE ID.
+    pub trust_domains: Vec<TrustDomainConfig>,
     /// The files with the authorities' revocation lists.
     pub crl: Vec<FilePath>,
-    /// What a certificate must be valid for; empty: nothing in particular.
+    /// The permitted names; empty for any.
     pub allow: Vec<Allow>,
-    /// Whether HTTP servers get `X-Forwarded-Client-Cert` beside `Client-Cert`.
+    /// Set to send `X-Forwarded-Client-Cert` to HTTP servers beside `Client-Cert`.
     pub xfcc: bool,
 }
 
 impl ClientAuth {
+    /// A certificate of one of these authorities is required.
+    pub fn of(ca: Vec<FilePath>) -> Self {
+        let (trust_domains, crl, allow) = (Vec::new(), Vec::new(), Vec::new());
+        ClientAuth { mode: AuthMode::Required, ca, trust_domains, crl, allow, xfcc: false }
+    }
+
     /// All files with authorities.
     pub fn authorities(&self) -> impl Iterator<Item = &FilePath> {
         self.ca.iter().chain(self.trust_domains.iter().flat_map(|domain| &domain.ca))
     }
 }
 
-/// A SPIFFE trust domain, and who may issue its identities.
+/// A SPIFFE trust domain with its authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrustDomain {
-    /// Its name.
+pub struct TrustDomainConfig {
+    /// The name of the trust domain.
     pub name: TrustDomainName,
     /// The PEM files with its authorities (its bundle); at least one.
     pub ca: Vec<FilePath>,
@@ -284,7 +297,7 @@ pub struct TrustDomain {
 pub struct TrustDomainName(String);
 
 impl TrustDomainName {
-    /// The name.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -310,21 +323,21 @@ impl fmt::Display for TrustDomainName {
 }
 
 words! {
-    /// Whether a client may come without a certificate.
+    /// The necessity of a client certificate.
     pub enum AuthMode {
-        /// No.
+        /// A valid certificate is required.
         Required = "required",
-        /// Yes; a certificate that is given must be valid.
+        /// No certificate is required, but one that is presented must be valid.
         Optional = "optional",
     }
 }
 
-/// A name that a client's certificate may bear.
+/// A permitted name in a client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allow {
-    /// What kind of name it is.
+    /// The kind of name.
     pub kind: AllowKind,
-    /// The name; every `*` stands for any text, the empty one included.
+    /// The name; every `*` stands for any text, empty ones included.
     pub pattern: String,
 }
 
@@ -335,7 +348,7 @@ words! {
         Dns = "dns",
         /// A URI of the subject alternative names.
         Uri = "uri",
-        /// An IP address of the subject alternative names, or a network that it is in.
+        /// An IP address of the subject alternative names, or a network that contains it.
         Ip = "ip",
         /// The common name of the subject.
         Cn = "cn",

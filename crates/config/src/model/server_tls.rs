@@ -1,4 +1,4 @@
-//! TLS towards servers.
+//! TLS to servers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,59 +6,59 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use super::{AlpnId, FilePath, HostName, Preamble};
+use super::{AlpnId, FilePath, HostName, PreambleProtocol};
 use crate::error::{At, Problem, shown};
 
-/// How TLS is spoken to the servers of a backend.
+/// The TLS settings for the servers of a backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerTls {
-    /// What their certificates are checked against.
+    /// The verification of their certificates.
     pub verify: Verify,
-    /// The files with the revocation lists of their authorities; empty: nobody is revoked.
+    /// The files with revocation lists of their authorities; if empty, revocation is not checked.
     pub crl: Vec<FilePath>,
-    /// The name that their certificates must be valid for; `None`: the host of each server.
+    /// The name that their certificates must have; `None` for the host of each server.
     pub name: Option<TlsName>,
-    /// The host name that is sent (SNI); `None`: the name that is checked.
+    /// The SNI name to send; `None` for the name that is verified.
     pub sni: Option<HostName>,
-    /// What is shown to servers that ask for a certificate.
+    /// The certificate for servers that request one.
     pub certificate: Option<ClientCertificate>,
-    /// How servers are asked for TLS; `None`: connections begin with it.
-    pub preamble: Option<Preamble>,
-    /// What is offered (ALPN) to servers of connections; empty: nothing, or what belongs to `preamble`.
+    /// The protocol that negotiates TLS; `None` if connections start with it.
+    pub preamble: Option<PreambleProtocol>,
+    /// The ALPN offer to servers of connections; empty for none, or that of `preamble`.
     pub alpn: Vec<AlpnId>,
-    /// Where it is written.
+    /// The place in the configuration.
     pub at: At,
 }
 
-/// What servers' certificates are checked against.
+/// The verification of servers' certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
-    /// The authorities of the system.
+    /// Against the authorities of the system.
     #[default]
     System,
-    /// The authorities of a PEM file.
+    /// Against the authorities of a PEM file.
     File(FilePath),
-    /// The hashes of public keys, of which they must have one; at least one.
+    /// By hashes of public keys, of which one must match; at least one.
     Pins(Vec<Pin>),
-    /// Nothing: whoever is on the way can answer for the server.
+    /// None: any host on the path can impersonate the server.
     Nothing,
 }
 
-/// The certificate that is shown to servers.
+/// The certificate that servers get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The PEM file with the chain.
     pub cert: FilePath,
-    /// The PEM file with the key; `None`: it is in the file of the chain.
+    /// The PEM file with the key; `None` if it is in the file of the chain.
     pub key: Option<FilePath>,
 }
 
-/// The name of a server in its certificate: a host name or an address.
+/// The name of a server in its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsName {
-    /// A host name.
+    /// A DNS host name.
     Host(HostName),
-    /// An address.
+    /// An IP address of the certificate.
     Ip(std::net::IpAddr),
 }
 
@@ -110,7 +110,7 @@ impl fmt::Display for Pin {
     }
 }
 
-/// 32 bytes of base64 with padding.
+/// Decodes 32 bytes of base64 with padding.
 fn decode(text: &str) -> Option<[u8; 32]> {
     BASE64_STANDARD.decode(text).ok()?.try_into().ok()
 }

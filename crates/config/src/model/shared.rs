@@ -1,18 +1,18 @@
-//! What routes share, as it is written. A change of one item must mean the same in what is in force as in the file, and so
-//! the text that such changes are made in has it too.
+//! Shared settings of routes as written. An edit of one item must mean the same to the configuration in force
+//! as to the file, so the text that is edited has them too.
 
 use std::sync::Arc;
 
 use crate::error::At;
 
-/// `[defaults.route]` and the policies, and what each route writes besides.
+/// `[defaults.route]` and the policies, and the own keys of each route.
 ///
-/// Two are equal if their sections are: what routes come to is in the routes.
+/// Two are equal if their sections are: the result is in the routes.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     /// The sections, the defaults first.
     pub sections: Vec<SharedSection>,
-    /// What each route writes, a line for each key, in the order of the routes. Empty where there are no sections.
+    /// The own keys of each route, one per line, in the order of the routes. Empty without sections.
     pub(crate) routes: Arc<[String]>,
 }
 
@@ -24,14 +24,14 @@ impl PartialEq for Shared {
 
 impl Eq for Shared {}
 
-/// One section of keys that routes share. Two are equal if they say the same, wherever they are written.
+/// One section of shared keys. Two are equal if their content is, wherever they are written.
 #[derive(Clone, Debug)]
 pub struct SharedSection {
-    /// `None`: `[defaults.route]`; else the name of a policy.
+    /// The name of the policy; `None` for `[defaults.route]`.
     pub policy: Option<String>,
-    /// Where it is written.
+    /// The place in the configuration.
     pub at: At,
-    /// A line for each key, with its value in TOML.
+    /// The keys, one per line, with values in TOML.
     pub(crate) keys: String,
 }
 

@@ -1,7 +1,7 @@
 //! Variables in the values of fields that routes set.
 //!
-//! `{client}` stands for the client's address. Braces around anything that could not be the name of a variable are text, as
-//! in JSON, and `{{client}}` is the text `{client}`.
+//! `{client}` stands for the client's address. Braces around anything that cannot be the name of a variable
+//! are text, as in JSON, and `{{client}}` is the text `{client}`.
 
 use std::str::FromStr;
 
@@ -11,77 +11,77 @@ use crate::error::{Problem, shown};
 use crate::suggest;
 
 words! {
-    /// What is known of a request or its response.
+    /// A property of a request or its response.
     pub enum HeaderVariable {
         /// The address of the client.
         Client = "client",
-        /// Source port of the client.
+        /// The source port of the client.
         ClientPort = "client_port",
-        /// The host that was asked for.
+        /// The host of the request.
         Host = "host",
-        /// Scheme: `https` or `http`.
+        /// The scheme: `https` or `http`.
         Scheme = "scheme",
-        /// Method of the request.
+        /// The method of the request.
         Method = "method",
-        /// The path as it came.
+        /// The path as received.
         Path = "path",
-        /// The query as it came.
+        /// The query as received.
         Query = "query",
-        /// Path and query as they came.
+        /// Path and query as received.
         Uri = "uri",
         /// The id of the request.
         Id = "id",
         /// The name of the route.
         Route = "route",
-        /// The server that made the response; only in responses.
+        /// The server of the response; only in responses.
         Server = "server",
-        /// The version of TLS.
+        /// The TLS version of the connection.
         TlsVersion = "tls.version",
-        /// Cipher suite of the connection.
+        /// The cipher suite of the connection.
         TlsCipher = "tls.cipher",
-        /// The server name that TLS was asked for.
+        /// The server name in the handshake.
         TlsSni = "tls.sni",
-        /// The common name of the client's certificate.
+        /// The common name of the client certificate.
         CertificateName = "client_cert.cn",
-        /// Subject of the client certificate.
+        /// The subject of the client certificate.
         CertificateSubject = "client_cert.subject",
-        /// Issuer of the client certificate.
+        /// The issuer of the client certificate.
         CertificateIssuer = "client_cert.issuer",
-        /// Serial number of the client certificate.
+        /// The serial number of the client certificate.
         CertificateSerial = "client_cert.serial",
-        /// DNS names of the client certificate.
+        /// The DNS names of the client certificate.
         CertificateDns = "client_cert.dns",
-        /// URIs of the client certificate.
+        /// The URIs of the client certificate.
         CertificateUri = "client_cert.uri",
-        /// SHA-256 of the client certificate.
+        /// The SHA-256 of the client certificate.
         CertificateFingerprint = "client_cert.fingerprint",
-        /// The end of its validity.
+        /// The end of the client certificate's validity.
         CertificateEnd = "client_cert.not_after",
     }
 }
 
-/// A part of the value of a field.
+/// A part of a field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplatePart {
-    /// Text as it is.
+    /// Text that is sent as it is.
     Text(String),
     /// The value of a variable.
     Variable(HeaderVariable),
 }
 
-/// The value of a field that a route sets: text with variables in it. It is printed as it was written.
+/// The value of a field that a route sets: text with variables. It prints as written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HeaderTemplate(HeaderValue);
 
 impl HeaderTemplate {
-    /// The value as it is written.
+    /// The value as written.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
-    /// The parts, of which no two texts are neighbours.
+    /// The parts, without adjacent texts.
     pub fn parts(&self) -> Vec<TemplatePart> {
-        // It was read before.
+        // Parsed successfully before.
         parts(self.as_str()).unwrap_or_default()
     }
 }
@@ -102,7 +102,7 @@ impl std::fmt::Display for HeaderTemplate {
     }
 }
 
-/// Divides a value into its parts.
+/// Splits a value into its parts.
 fn parts(text: &str) -> Result<Vec<TemplatePart>, Problem> {
     let (mut parts, mut plain) = (Vec::new(), String::new());
     let mut rest = text;
@@ -133,15 +133,15 @@ fn parts(text: &str) -> Result<Vec<TemplatePart>, Problem> {
     Ok(parts)
 }
 
-/// The name between the brace that `text` begins with and the next one, if it could be that of a variable.
+/// The name between the leading brace of `text` and the next one, if it can be that of a variable.
 fn braced(text: &str) -> Option<&str> {
     let (name, _) = text.strip_prefix('{')?.split_once('}')?;
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     (name.starts_with(|first: char| first.is_ascii_alphabetic()) && name.bytes().all(is_name)).then_some(name)
 }
 
-/// The variable that is meant by a name of another proxy's.
-fn foreign(name: &str) -> Option<HeaderVariable> {
+/// The variable that corresponds to a name of another proxy.
+pub(super) fn foreign(name: &str) -> Option<HeaderVariable> {
     Some(match name.to_ascii_lowercase().as_str() {
         "remote_addr"
         | "remote"
@@ -226,14 +226,15 @@ mod tests {
         );
         for one in HeaderVariable::ALL {
             assert_eq!(read(&format!("{{{one}}}")), [variable(*one)]);
-            // The way out, and the way out of that.
+            // Escaped, and escaped twice.
             assert_eq!(read(&format!("{{{{{one}}}}}")), [text(&format!("{{{one}}}"))]);
             assert_eq!(read(&format!("{{{{{{{one}}}}}}}")), [text(&format!("{{{{{one}}}}}"))]);
         }
         assert_eq!(read("{{{client}"), [text("{{"), variable(HeaderVariable::Client)]);
     }
 
-    /// Report-To, NEL, Permissions-Policy, Content-Security-Policy and templates of others as people have them.
+    /// Real values of Report-To, NEL, Permissions-Policy, Content-Security-Policy, and templates of other
+    /// programs.
     #[test]
     fn braces_that_cannot_be_a_variable_are_text() {
         for value in [
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_variable_is_told_with_what_there_is() {
+    fn an_unknown_variable_is_reported_with_the_known_ones() {
         for (value, help) in [
             ("{clint}", "write `{client}`; for the text itself write `{{clint}}`"),
             ("{Client}", "write `{client}`"),

@@ -1,12 +1,29 @@
-//! Enums whose variants are words of the language. Each is one table: variants, words, and the words that the table of
-//! keys offers all come from it.
+//! Enums with variants that are words of the language. One table gives variants, words, and the choices in
+//! the table of keys.
 
-/// Defines a field-less enum from its variants and the words that they are written as; `or file` adds the variant
-/// `File`, which is written as the path of a file.
+use std::borrow::Cow;
+
+use super::FilePath;
+
+/// An enum with variants that are words of the language.
+pub(crate) trait Word: Sized {
+    fn word(&self) -> &'static str;
+    fn from_word(word: &str) -> Option<Self>;
+}
+
+/// An enum with variants that are words of the language, and a file.
+pub(crate) trait WordOrFile: Sized {
+    fn text(&self) -> Cow<'_, str>;
+    fn from_word(word: &str) -> Option<Self>;
+    fn from_file(file: FilePath) -> Self;
+}
+
+/// Defines a field-less enum from its variants and their words; `or file` adds the variant `File`, which is
+/// written as a path. Paths of standard streams mean those streams.
 macro_rules! words {
     ($(#[$doc:meta])* pub enum $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {
             $($(#[$variant_doc])* $variant,)*
         }
@@ -16,16 +33,16 @@ macro_rules! words {
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
             /// The words that a key of this type takes.
-            pub const CHOICES: &'static [$crate::keys::Choice] = &[$($crate::keys::Choice::now($word)),*];
+            pub const CHOICES: &'static [$crate::choice::Choice] = &[$($crate::choice::Choice::now($word)),*];
 
-            /// The word that it is written as.
+            /// The word for this variant.
             pub fn word(self) -> &'static str {
                 match self {
                     $($name::$variant => $word,)*
                 }
             }
 
-            /// The variant that is written as `word`.
+            /// The variant for this word.
             pub fn from_word(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|variant| variant.word() == word)
             }
@@ -37,7 +54,7 @@ macro_rules! words {
             }
         }
 
-        impl $crate::settings::Word for $name {
+        impl $crate::model::words::Word for $name {
             fn word(&self) -> &'static str {
                 (*self).word()
             }
@@ -60,10 +77,10 @@ macro_rules! words {
 
         impl $name {
             /// The words that a key of this type takes.
-            pub const CHOICES: &'static [$crate::keys::Choice] = &[$($crate::keys::Choice::now($word)),*];
+            pub const CHOICES: &'static [$crate::choice::Choice] = &[$($crate::choice::Choice::now($word)),*];
         }
 
-        impl $crate::settings::WordOrFile for $name {
+        impl $crate::model::words::WordOrFile for $name {
             fn text(&self) -> std::borrow::Cow<'_, str> {
                 match self {
                     $($name::$variant => $word.into(),)*
@@ -79,7 +96,11 @@ macro_rules! words {
             }
 
             fn from_file(file: $crate::model::FilePath) -> Self {
-                $name::File(file)
+                match $crate::model::StandardStream::of(&file.path) {
+                    Some($crate::model::StandardStream::Stdout) => $name::Stdout,
+                    Some($crate::model::StandardStream::Stderr) => $name::Stderr,
+                    None => $name::File(file),
+                }
             }
         }
     };

@@ -1,11 +1,11 @@
-//! Keys of other proxies, for people who come from nginx, Caddy, HAProxy, Traefik or Apache: the key that Offramp has for it, or
-//! that it has none.
+//! Keys of other proxies, for users of nginx, Caddy, HAProxy, Traefik or Apache: the corresponding key of
+//! Offramp, or a remark that there is none.
 
-/// Sections in which people write such keys.
+/// Sections in which such keys are typically written.
 const WHERE: [&str; 9] =
     ["", "route", "listener", "backend.*", "limits", "tls", "certificate", "defaults.route", "policy.*"];
 
-/// What a person is told who writes the key `name` in `section`.
+/// The remark for the key `name` in `section`.
 pub(super) fn answer(section: &str, name: &str) -> Option<&'static str> {
     if !WHERE.contains(&section) {
         return None;
@@ -15,10 +15,10 @@ pub(super) fn answer(section: &str, name: &str) -> Option<&'static str> {
     ANSWERS.iter().find(|(names, _)| names.contains(&&*name)).map(|(_, answer)| *answer)
 }
 
-/// No name here is longer.
+/// The maximum length of a name in the table.
 const LONGEST: usize = 32;
 
-/// Words for the same, in lower case with `_`, and the answer. What stands between backticks is a key, or TOML.
+/// Synonyms, in lower case with `_`, and the remark. Text between backticks is a key or TOML.
 const ANSWERS: [(&[&str], &str); 53] = [
     (
         &["method", "methods", "limit_except"],
@@ -139,7 +139,7 @@ const ANSWERS: [(&[&str], &str); 53] = [
     ),
     (
         &["proxy_connect_timeout", "timeout_connect", "dial_timeout"],
-        "write `connect_timeout` in [limits], or in [backend.NAME]",
+        "write `connect_timeout` in [limits], [backend.NAME] or [[route]]",
     ),
     (
         &["timeout_client", "client_header_timeout", "client_body_timeout", "keepalive_requests"],
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
     use crate::keys;
 
-    /// An answer that names a key which is gone would mislead, and so would one for a key that exists where it is asked.
+    /// A remark must not name a removed key, nor exist for a key that is valid in the section.
     #[test]
     fn answers_name_keys_that_exist() {
         for (names, answer) in ANSWERS {

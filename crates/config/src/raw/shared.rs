@@ -1,15 +1,16 @@
-//! Keys that a section takes over from another one.
+//! Keys that a section inherits from another one.
 
-use super::{Entry, Section, Spanned, Value};
+use super::{RawEntry, Section, Spanned, Value};
+use crate::keys::scope_in_route;
 
 impl Section {
-    /// The keys that are written.
+    /// The keys that are present.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.entries.keys().copied()
     }
 
-    /// Takes over a key of another section, with its place. What is written here wins: a table whose keys the user chooses, and
-    /// changes to headers, take over what they do not mention; anything else, `false` too, is left as it is.
+    /// Inherits a key of another section with its place. Present keys win: a table with user-defined keys,
+    /// and changes to headers, inherit entries that they lack; anything else, `false` too, stays.
     pub(crate) fn take_over(&mut self, name: &'static str, other: &Self) {
         let Some(theirs) = other.entries.get(name) else { return };
         let Some(mine) = self.entries.get_mut(name) else {
@@ -22,19 +23,21 @@ impl Section {
                 let known: Vec<String> = mine.iter().map(|(name, _)| name.value.clone()).collect();
                 mine.extend(theirs.iter().filter(|(name, _)| !known.contains(&name.value)).cloned());
             }
-            (Value::Section(mine), Value::Section(theirs)) if adds_up(name) => mine.take_over_fields(theirs),
+            (Value::Section(mine), Value::Section(theirs)) if scope_in_route(name).is_added_up() => {
+                mine.inherit_fields(theirs);
+            }
             _ => {}
         }
     }
 
-    /// Forgets the keys that are written to take nothing over.
+    /// Removes keys that are `false` in order to inherit nothing.
     pub(crate) fn forget_off(&mut self) {
         self.entries
             .retain(|_, entry| !entry.value.as_ref().is_some_and(|value| matches!(value.value, Value::Off)));
     }
 
-    /// Takes over changes to the fields of a header that are not mentioned here.
-    fn take_over_fields(&mut self, other: &Self) {
+    /// Inherits changes to header fields that are not mentioned here.
+    fn inherit_fields(&mut self, other: &Self) {
         let mut known: Vec<String> = Vec::new();
         for entry in self.entries.values() {
             match entry.value.as_ref().map(|value| &value.value) {
@@ -64,22 +67,17 @@ impl Section {
             match (mine, value) {
                 (Some(Some(Value::Map(mine))), Value::Map(more)) => mine.extend(more),
                 (Some(Some(Value::List(mine))), Value::List(more)) => mine.extend(more),
-                // What is left of them is nothing.
+                // Nothing is left to inherit.
                 (None, Value::Map(more)) if more.is_empty() => {}
                 (None, Value::List(more)) if more.is_empty() => {}
                 (None, value) => {
                     let span = theirs.key.clone();
                     let value = Some(Spanned { value, span: span.clone() });
-                    self.entries.insert(name, Entry { key: span, value });
+                    self.entries.insert(name, RawEntry { key: span, value });
                 }
-                // A wrong one was reported.
+                // An invalid one was reported.
                 (Some(_), _) => {}
             }
         }
     }
-}
-
-/// Whether what several sections say of a key adds up.
-pub(crate) fn adds_up(name: &str) -> bool {
-    matches!(name, "request_headers" | "response_headers" | "error_pages" | "cache_control")
 }

@@ -1,17 +1,21 @@
-//! One value against the kind of its key.
+//! Conversion of single values by the type of their key.
 
 use toml::Spanned as Toml;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::{Pair, Section, Spanned, Value, unsupported};
-use crate::error::{Problem, Report, shown};
+use crate::error::{Problem, ProblemCollector, shown};
 use crate::keys::{Key, Kind};
 use crate::settings::Scalar;
 use crate::suggest::nearest;
 use crate::units;
 
-/// The value if it is what the key takes; otherwise a report.
-pub(super) fn read(key: &Key, value: &Toml<DeValue<'_>>, report: &mut Report<'_>) -> Option<Spanned<Value>> {
+/// Returns the value if the key takes it, or reports the problem.
+pub(super) fn read(
+    key: &Key,
+    value: &Toml<DeValue<'_>>,
+    report: &mut ProblemCollector<'_>,
+) -> Option<Spanned<Value>> {
     let span = report.here(value.span());
     let found = match (key.kind, value.get_ref()) {
         (_, DeValue::Boolean(false)) if key.can_be_off() => Some(Value::Off),
@@ -21,7 +25,8 @@ pub(super) fn read(key: &Key, value: &Toml<DeValue<'_>>, report: &mut Report<'_>
         ) => Some(Value::Section(Section::read(table, key.path, span.clone(), report))),
         (Kind::Map(_), DeValue::Table(table)) => Some(Value::Map(map(key, table, report))),
         (Kind::Sections, DeValue::Array(array)) => sections(key, array, report).map(Value::Sections),
-        // One of several that have no name, within a section: its brackets are easily forgotten, and nothing else is meant.
+        // A single unnamed item within a section: its brackets are easily forgotten, and the meaning is
+        // clear.
         (Kind::Sections, DeValue::Table(table)) if !key.section().is_empty() => {
             Some(Value::Sections(vec![Section::read(table, key.path, span.clone(), report)]))
         }
@@ -44,7 +49,7 @@ pub(super) fn read(key: &Key, value: &Toml<DeValue<'_>>, report: &mut Report<'_>
     found.map(|value| Spanned { value, span })
 }
 
-fn sections(key: &Key, array: &DeArray<'_>, report: &mut Report<'_>) -> Option<Vec<Section>> {
+fn sections(key: &Key, array: &DeArray<'_>, report: &mut ProblemCollector<'_>) -> Option<Vec<Section>> {
     let mut sections = Vec::new();
     for element in array.iter() {
         let DeValue::Table(table) = element.get_ref() else {
@@ -57,7 +62,11 @@ fn sections(key: &Key, array: &DeArray<'_>, report: &mut Report<'_>) -> Option<V
     Some(sections)
 }
 
-fn named(key: &Key, table: &DeTable<'_>, report: &mut Report<'_>) -> Vec<(Spanned<String>, Section)> {
+fn named(
+    key: &Key,
+    table: &DeTable<'_>,
+    report: &mut ProblemCollector<'_>,
+) -> Vec<(Spanned<String>, Section)> {
     let path = format!("{}.*", key.path);
     let mut sections = Vec::new();
     for (name, value) in table {
@@ -75,7 +84,7 @@ fn named(key: &Key, table: &DeTable<'_>, report: &mut Report<'_>) -> Vec<(Spanne
     sections
 }
 
-fn list(key: &Key, array: &DeArray<'_>, report: &mut Report<'_>) -> Option<Vec<Spanned<String>>> {
+fn list(key: &Key, array: &DeArray<'_>, report: &mut ProblemCollector<'_>) -> Option<Vec<Spanned<String>>> {
     let before = report.len();
     let mut texts = Vec::new();
     for element in array.iter() {
@@ -90,7 +99,7 @@ fn list(key: &Key, array: &DeArray<'_>, report: &mut Report<'_>) -> Option<Vec<S
     (report.len() == before).then_some(texts)
 }
 
-/// One value of a list as text; `None` where it is of the wrong type.
+/// An element of a list as text; `None` if its type is wrong.
 fn element(key: &Key, value: &DeValue<'_>) -> Option<String> {
     match (key.kind, value) {
         (_, DeValue::String(text)) => Some(text.to_string()),
@@ -99,9 +108,9 @@ fn element(key: &Key, value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// The pairs of a table of the user's own keys. Several values of one key are several pairs; what is wrong is
+/// The pairs of a table with user-defined keys. Several values of one key are several pairs; invalid ones are
 /// left out.
-fn map(key: &Key, table: &DeTable<'_>, report: &mut Report<'_>) -> Vec<Pair> {
+fn map(key: &Key, table: &DeTable<'_>, report: &mut ProblemCollector<'_>) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (name, value) in table {
         let (span, place) = (report.here(name.span()), report.here(value.span()));
@@ -163,7 +172,7 @@ fn scalar(key: &Key, kind: Kind, value: &DeValue<'_>) -> Result<Scalar, Problem>
     }
 }
 
-/// Whether an output is a file: no word has a slash or a dot.
+/// Returns `true` for paths: no word has a slash or a dot.
 fn is_file(text: &str) -> bool {
     text.contains(['/', '.'])
 }
@@ -204,7 +213,7 @@ fn wrong_type(key: &Key, value: &DeValue<'_>) -> Problem {
         (Kind::Section, DeValue::Array(_)) => {
             format!("write it once and with one bracket: [{}]", key.name())
         }
-        // Within an item of many, a header of its own would be one of the whole file.
+        // In an item of a list, a header of its own would belong to the whole file.
         (Kind::Section, _) if key.path.starts_with("route.") => {
             format!("it is a table: {} = {{ ... }}", key.name())
         }

@@ -1,14 +1,14 @@
-//! A section as TOML again, as it was typed. Relative paths become absolute, because the text may be read from another
-//! folder.
+//! Sections as TOML, as typed, but with absolute paths, because the text may be parsed in another directory.
 
 use super::{Pair, Section, Spanned, Value};
-use crate::error::Source;
+use crate::error::SourceText;
+use crate::folder::joined;
 use crate::keys::{self, Key};
+use crate::literal::{array, quoted};
 use crate::model::KeySetUrl;
-use crate::print::{array, quoted};
 use crate::settings::Scalar;
 
-/// The keys of routes and of what they share that name a file or a directory.
+/// Keys of routes, and of shared sections, that name a file or a directory.
 const FILES: [&str; 10] = [
     "route.root",
     "route.redirects",
@@ -22,7 +22,7 @@ const FILES: [&str; 10] = [
     "route.jwt.ca",
 ];
 
-/// Those whose values name a file after such a beginning.
+/// Keys with values that name a file after a prefix.
 const PREFIXED: [(&str, &str); 5] = [
     ("route.allow", "file:"),
     ("route.deny", "file:"),
@@ -31,22 +31,22 @@ const PREFIXED: [(&str, &str); 5] = [
     ("route.forward_auth.server", "unix:"),
 ];
 
-/// The one that takes a file or a URL.
+/// The key that takes a file or a URL.
 const FILE_OR_URL: &str = "route.jwt.jwks";
 
 impl Section {
-    /// A line for each key of this section, which is at `path` in the table of keys, in the order of the table.
-    pub(crate) fn written(&self, path: &str, source: &Source) -> String {
+    /// The keys of this section, one per line, in the order of the table; `path` is its path there.
+    pub(crate) fn written(&self, path: &str, source: &SourceText) -> String {
         self.pairs_of(path, source).into_iter().map(|(key, value)| format!("{key} = {value}\n")).collect()
     }
 
-    fn pairs_of(&self, path: &str, source: &Source) -> Vec<(&'static str, String)> {
+    fn pairs_of(&self, path: &str, source: &SourceText) -> Vec<(&'static str, String)> {
         let value = |key: &'static Key| Some((key.name(), text(key, self.value(key.name())?, source)));
         keys::in_section(path).filter_map(value).collect()
     }
 }
 
-fn text(key: &Key, value: &Spanned<Value>, source: &Source) -> String {
+fn text(key: &Key, value: &Spanned<Value>, source: &SourceText) -> String {
     match &value.value {
         Value::Scalar(Scalar::Text(text)) => quoted(&absolute(key, text, value.span.start, source)),
         Value::Scalar(scalar) => scalar.to_string(),
@@ -57,25 +57,25 @@ fn text(key: &Key, value: &Spanned<Value>, source: &Source) -> String {
             let tables: Vec<String> = sections.iter().map(|section| table(key, section, source)).collect();
             format!("[{}]", tables.join(", "))
         }
-        // No key of a route has names of its own.
+        // No key of a route is a section with names.
         Value::Named(_) => "{}".to_owned(),
         Value::Off => "false".to_owned(),
     }
 }
 
-fn table(key: &Key, section: &Section, source: &Source) -> String {
+fn table(key: &Key, section: &Section, source: &SourceText) -> String {
     let pairs = section.pairs_of(key.path, source);
     let pairs: Vec<String> = pairs.into_iter().map(|(key, value)| format!("{key} = {value}")).collect();
     format!("{{ {} }}", pairs.join(", "))
 }
 
-fn list<'t>(key: &Key, texts: impl Iterator<Item = &'t Spanned<String>>, source: &Source) -> String {
+fn list<'t>(key: &Key, texts: impl Iterator<Item = &'t Spanned<String>>, source: &SourceText) -> String {
     let texts: Vec<String> = texts.map(|text| absolute(key, &text.value, text.span.start, source)).collect();
     array(&texts)
 }
 
-/// A table whose keys the user has chosen. Several pairs of one key are its list of values.
-fn map(key: &Key, pairs: &[Pair], source: &Source) -> String {
+/// A table with user-defined keys. Several pairs of one key form a list.
+fn map(key: &Key, pairs: &[Pair], source: &SourceText) -> String {
     let of_one_key = pairs.chunk_by(|(one, _), (other, _)| one.value == other.value);
     let written: Vec<String> = of_one_key
         .map(|pairs| {
@@ -90,14 +90,14 @@ fn map(key: &Key, pairs: &[Pair], source: &Source) -> String {
 }
 
 /// A text of a key, with an absolute path if it names a file.
-fn absolute(key: &Key, text: &str, at: usize, source: &Source) -> String {
+fn absolute(key: &Key, text: &str, at: usize, source: &SourceText) -> String {
     let prefix = match PREFIXED.iter().find(|(path, _)| *path == key.path) {
         Some((_, prefix)) => prefix,
         None if FILES.contains(&key.path) || key.path == FILE_OR_URL && !KeySetUrl::is_meant(text) => "",
         None => return text.to_owned(),
     };
     match text.strip_prefix(prefix) {
-        Some(path) => format!("{prefix}{}", source.folder(at).join(path).display()),
+        Some(path) => format!("{prefix}{}", joined(source.folder(at), path).display()),
         None => text.to_owned(),
     }
 }
@@ -114,7 +114,7 @@ mod tests {
             else {
                 continue;
             };
-            // These name files below `root`, and `FILE` stands for one of a list.
+            // These are files below `root`, or `FILE` stands for an element.
             let is_below_root = ["route.index", "route.try", "route.fallback"].contains(&key.path);
             let words = ["path of", "file's path", "paths of", "PEM", "unix:", "file:", "FILE", ".html"];
             let names_a_file = !is_below_root && words.iter().any(|word| what.contains(word));

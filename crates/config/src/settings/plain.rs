@@ -1,51 +1,42 @@
-//! The types of fields that are one plain value, and how each is read and written.
+//! Types of fields with one plain value, and their conversions.
 
-use std::borrow::Cow;
-use std::fmt::Display;
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use super::{Origin, Scalar};
+use super::{BoundField, Misfit, Scalar, ValueOrigin, WrittenValue};
 use crate::error::{Problem, shown};
+use crate::model::words::{Word, WordOrFile};
 use crate::model::{
-    AccessOutput, AeadCipher, Bounded, Endpoint, FieldName, FilePath, GraphitePrefix, ListenAddress,
-    LogOutput, Name, OtlpUrl, RecordSize, RecordSizeLimit, ServerAddress, Size, StoreUrl, SyslogAddress,
-    User, Workers,
+    AccessOutput, AskUrl, Balance, BodyTemplate, Bounded, CookieName, DefaultRole, DirectoryUrl, ErrorShare,
+    FilePath, GraphitePrefix, HeaderName, HeaderValue, HostName, ListenAddress, Listeners, LogOutput,
+    MailAddress, MailServer, Name, NotifyUrl, OtlpUrl, RecordSizeLimit, RecordSizePolicy, RedirectTo,
+    RoutePath, ServerAddress, ServiceEndpoint, Size, SplitBy, StoreUrl, SyslogAddress, TlsName, User,
+    Workers,
 };
+use crate::syntax::TextSyntax;
 use crate::units::Rate;
 
-/// A type that is one plain value.
-pub(super) trait Plain: Sized {
+/// A type with one plain value.
+pub(super) trait PlainValue: Sized {
+    /// The spelling of a text; `None` for other types, and for words that the row of the key has.
+    const SYNTAX: Option<TextSyntax> = None;
+
     fn write(&self) -> Scalar;
-    fn read(value: &Scalar, origin: &Origin<'_>) -> Result<Self, Problem>;
+    fn read(value: &Scalar, origin: &ValueOrigin<'_>) -> Result<Self, Problem>;
 }
 
-/// The table of keys lets only the right kind of value through; this is for values made otherwise.
-fn unfit(value: &Scalar) -> Problem {
+/// The error for a value of the wrong type, which the table of keys prevents; for values made otherwise.
+pub(super) fn unfit(value: &Scalar) -> Problem {
     Problem::new(format!("`{value}` does not fit here"))
 }
 
-/// An enum whose variants are words of the language.
-pub(crate) trait Word: Sized {
-    fn word(&self) -> &'static str;
-    fn from_word(word: &str) -> Option<Self>;
-}
-
-/// An enum whose variants are words of the language, and a file.
-pub(crate) trait WordOrFile: Sized {
-    fn text(&self) -> Cow<'_, str>;
-    fn from_word(word: &str) -> Option<Self>;
-    fn from_file(file: FilePath) -> Self;
-}
-
-impl<T: Word> Plain for T {
+impl<T: Word> PlainValue for T {
     fn write(&self) -> Scalar {
         Scalar::Text(self.word().to_owned())
     }
 
-    fn read(value: &Scalar, _: &Origin<'_>) -> Result<Self, Problem> {
+    fn read(value: &Scalar, _: &ValueOrigin<'_>) -> Result<Self, Problem> {
         let word = if let Scalar::Text(text) = value { T::from_word(text) } else { None };
         word.ok_or_else(|| unfit(value))
     }
@@ -53,13 +44,13 @@ impl<T: Word> Plain for T {
 
 macro_rules! plain {
     ($($type:ty: $write:expr, $pattern:pat => $read:expr;)*) => {
-        $(impl Plain for $type {
+        $(impl PlainValue for $type {
             fn write(&self) -> Scalar {
                 let write: fn(&Self) -> Scalar = $write;
                 write(self)
             }
 
-            fn read(value: &Scalar, _: &Origin<'_>) -> Result<Self, Problem> {
+            fn read(value: &Scalar, _: &ValueOrigin<'_>) -> Result<Self, Problem> {
                 match value {
                     $pattern => $read,
                     _ => None,
@@ -72,18 +63,23 @@ macro_rules! plain {
 
 plain! {
     bool: |b| Scalar::Bool(*b), Scalar::Bool(value) => Some(*value);
+    u8: |n| Scalar::Integer((*n).into()), Scalar::Integer(value) => u8::try_from(*value).ok();
+    u16: |n| Scalar::Integer((*n).into()), Scalar::Integer(value) => u16::try_from(*value).ok();
+    NonZeroU32: |n| Scalar::Integer(n.get().into()), Scalar::Integer(value) => {
+        u32::try_from(*value).ok().and_then(NonZeroU32::new)
+    };
     u32: |n| Scalar::Integer((*n).into()), Scalar::Integer(value) => u32::try_from(*value).ok();
     Duration: |d| Scalar::Duration(*d), Scalar::Duration(value) => Some(*value);
     Size: |s| Scalar::Size(s.bytes()), Scalar::Size(value) => Some(Size::new(*value));
     Rate: |r| Scalar::Rate(*r), Scalar::Rate(value) => Some(*value);
 }
 
-impl<const MIN: u16, const MAX: u16> Plain for Bounded<MIN, MAX> {
+impl<const MIN: u16, const MAX: u16> PlainValue for Bounded<MIN, MAX> {
     fn write(&self) -> Scalar {
         Scalar::Integer(self.get().into())
     }
 
-    fn read(value: &Scalar, _: &Origin<'_>) -> Result<Self, Problem> {
+    fn read(value: &Scalar, _: &ValueOrigin<'_>) -> Result<Self, Problem> {
         match value {
             Scalar::Integer(number) => u16::try_from(*number).ok().and_then(Self::new),
             _ => None,
@@ -92,7 +88,7 @@ impl<const MIN: u16, const MAX: u16> Plain for Bounded<MIN, MAX> {
     }
 }
 
-impl Plain for Workers {
+impl PlainValue for Workers {
     fn write(&self) -> Scalar {
         match self {
             Workers::Auto => Scalar::Integer(0),
@@ -100,7 +96,7 @@ impl Plain for Workers {
         }
     }
 
-    fn read(value: &Scalar, _: &Origin<'_>) -> Result<Self, Problem> {
+    fn read(value: &Scalar, _: &ValueOrigin<'_>) -> Result<Self, Problem> {
         match value {
             Scalar::Integer(number) => u16::try_from(*number).ok(),
             _ => None,
@@ -110,19 +106,19 @@ impl Plain for Workers {
     }
 }
 
-impl Plain for RecordSize {
+impl PlainValue for RecordSizePolicy {
     fn write(&self) -> Scalar {
         match self {
-            RecordSize::Adaptive => Scalar::Text("adaptive".to_owned()),
-            RecordSize::Fixed(size) => Scalar::Size(size.get().into()),
+            RecordSizePolicy::Adaptive => Scalar::Text("adaptive".to_owned()),
+            RecordSizePolicy::Fixed(size) => Scalar::Size(size.get().into()),
         }
     }
 
-    fn read(value: &Scalar, _: &Origin<'_>) -> Result<Self, Problem> {
+    fn read(value: &Scalar, _: &ValueOrigin<'_>) -> Result<Self, Problem> {
         match value {
-            Scalar::Text(word) if word == "adaptive" => Some(RecordSize::Adaptive),
+            Scalar::Text(word) if word == "adaptive" => Some(RecordSizePolicy::Adaptive),
             Scalar::Size(size) => {
-                u16::try_from(*size).ok().and_then(RecordSizeLimit::new).map(RecordSize::Fixed)
+                u16::try_from(*size).ok().and_then(RecordSizeLimit::new).map(RecordSizePolicy::Fixed)
             }
             _ => None,
         }
@@ -132,18 +128,22 @@ impl Plain for RecordSize {
 
 /// A type that is written as a string.
 trait Texty: Sized {
+    const SPELLING: Option<TextSyntax>;
+
     fn to_text(&self) -> String;
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem>;
+    fn from_text(text: &str, origin: &ValueOrigin<'_>) -> Result<Self, Problem>;
 }
 
 macro_rules! texty {
     ($($type:ty),*) => {
-        $(impl Plain for $type {
+        $(impl PlainValue for $type {
+            const SYNTAX: Option<TextSyntax> = <Self as Texty>::SPELLING;
+
             fn write(&self) -> Scalar {
                 Scalar::Text(self.to_text())
             }
 
-            fn read(value: &Scalar, origin: &Origin<'_>) -> Result<Self, Problem> {
+            fn read(value: &Scalar, origin: &ValueOrigin<'_>) -> Result<Self, Problem> {
                 match value {
                     Scalar::Text(text) => Self::from_text(text, origin),
                     _ => Err(unfit(value)),
@@ -154,54 +154,38 @@ macro_rules! texty {
 }
 
 texty!(
+    String,
     User,
     PathBuf,
     FilePath,
     LogOutput,
     AccessOutput,
     SyslogAddress,
-    Endpoint,
+    ServiceEndpoint,
     ServerAddress,
-    GraphitePrefix,
-    OtlpUrl,
     StoreUrl
 );
 
-/// A type that is written as one string of a list.
-trait Listed: FromStr<Err = Problem> + Display + PartialEq {}
+impl Texty for String {
+    const SPELLING: Option<TextSyntax> = Some(TextSyntax::Any);
 
-impl Listed for FieldName {}
-impl Listed for Name {}
-impl Listed for AeadCipher {}
-
-impl<T: Listed> Plain for Vec<T> {
-    fn write(&self) -> Scalar {
-        Scalar::List(self.iter().map(ToString::to_string).collect())
+    fn to_text(&self) -> String {
+        self.clone()
     }
 
-    fn read(value: &Scalar, _: &Origin<'_>) -> Result<Self, Problem> {
-        let Scalar::List(texts) = value else {
-            return Err(unfit(value));
-        };
-        let mut names: Vec<T> = Vec::new();
-        for text in texts {
-            let name: T = text.parse()?;
-            if names.contains(&name) {
-                let problem = Problem::new(format!("`{name}` is there twice"));
-                return Err(problem.help("keep one of the two"));
-            }
-            names.push(name);
-        }
-        Ok(names)
+    fn from_text(text: &str, _: &ValueOrigin<'_>) -> Result<Self, Problem> {
+        Ok(text.to_owned())
     }
 }
 
 impl Texty for User {
+    const SPELLING: Option<TextSyntax> = Some(TextSyntax::User);
+
     fn to_text(&self) -> String {
         self.name.clone()
     }
 
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
+    fn from_text(text: &str, origin: &ValueOrigin<'_>) -> Result<Self, Problem> {
         if text.is_empty() || text.contains(|c: char| c.is_control() || c.is_whitespace() || c == ':') {
             let problem = Problem::new(format!("`{}` cannot be a user's name", shown(text)));
             return Err(problem.help("to stay root, write user = \"root\""));
@@ -211,21 +195,25 @@ impl Texty for User {
 }
 
 impl Texty for PathBuf {
+    const SPELLING: Option<TextSyntax> = Some(TextSyntax::Path);
+
     fn to_text(&self) -> String {
         self.to_string_lossy().into_owned()
     }
 
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
+    fn from_text(text: &str, origin: &ValueOrigin<'_>) -> Result<Self, Problem> {
         origin.path(text)
     }
 }
 
 impl<T: WordOrFile> Texty for T {
+    const SPELLING: Option<TextSyntax> = Some(TextSyntax::Path);
+
     fn to_text(&self) -> String {
         self.text().into_owned()
     }
 
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
+    fn from_text(text: &str, origin: &ValueOrigin<'_>) -> Result<Self, Problem> {
         match T::from_word(text) {
             Some(word) => Ok(word),
             None => origin.file(text).map(T::from_file),
@@ -234,72 +222,149 @@ impl<T: WordOrFile> Texty for T {
 }
 
 impl Texty for FilePath {
+    const SPELLING: Option<TextSyntax> = Some(TextSyntax::Path);
+
     fn to_text(&self) -> String {
         self.path.to_text()
     }
 
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
+    fn from_text(text: &str, origin: &ValueOrigin<'_>) -> Result<Self, Problem> {
         origin.file(text)
     }
 }
 
 impl Texty for SyslogAddress {
+    const SPELLING: Option<TextSyntax> = Some(TextSyntax::Syslog);
+
     fn to_text(&self) -> String {
         self.to_string()
     }
 
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
+    fn from_text(text: &str, origin: &ValueOrigin<'_>) -> Result<Self, Problem> {
         Ok(text.parse::<SyslogAddress>()?.in_folder(origin.folder))
     }
 }
 
-impl Texty for Endpoint {
+impl Texty for ServiceEndpoint {
+    const SPELLING: Option<TextSyntax> = Some(TextSyntax::ListenAddress);
+
     fn to_text(&self) -> String {
         self.address.to_string()
     }
 
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
+    fn from_text(text: &str, origin: &ValueOrigin<'_>) -> Result<Self, Problem> {
         let address = text.parse::<ListenAddress>()?.in_folder(origin.folder)?;
-        Ok(Endpoint { address, at: origin.at.clone() })
+        Ok(ServiceEndpoint { address, at: origin.at.clone() })
     }
 }
 
 impl Texty for ServerAddress {
+    const SPELLING: Option<TextSyntax> = Some(TextSyntax::Server);
+
     fn to_text(&self) -> String {
         self.to_string()
     }
 
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
+    fn from_text(text: &str, origin: &ValueOrigin<'_>) -> Result<Self, Problem> {
         text.parse::<ServerAddress>()?.in_folder(origin.folder)
     }
 }
 
-impl Texty for GraphitePrefix {
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
+macro_rules! parsed {
+    ($($type:ty => $syntax:expr;)*) => {
+        $(impl Texty for $type {
+            const SPELLING: Option<TextSyntax> = $syntax;
 
-    fn from_text(text: &str, _: &Origin<'_>) -> Result<Self, Problem> {
-        text.parse()
-    }
+            fn to_text(&self) -> String {
+                self.to_string()
+            }
+
+            fn from_text(text: &str, _: &ValueOrigin<'_>) -> Result<Self, Problem> {
+                text.parse()
+            }
+        })*
+
+        texty!($($type),*);
+    };
 }
 
-impl Texty for OtlpUrl {
-    fn to_text(&self) -> String {
-        self.to_string()
-    }
-
-    fn from_text(text: &str, _: &Origin<'_>) -> Result<Self, Problem> {
-        text.parse()
-    }
+parsed! {
+    GraphitePrefix => Some(TextSyntax::DottedNames);
+    OtlpUrl => Some(TextSyntax::Collector);
+    NotifyUrl => Some(TextSyntax::NotifyUrl);
+    MailAddress => Some(TextSyntax::MailAddress);
+    MailServer => Some(TextSyntax::MailServer);
+    ErrorShare => Some(TextSyntax::Share);
+    BodyTemplate => Some(TextSyntax::Any);
+    Balance => None;
+    CookieName => Some(TextSyntax::Token);
+    Name => Some(TextSyntax::Name);
+    HeaderName => Some(TextSyntax::Token);
+    HeaderValue => Some(TextSyntax::FieldValue);
+    HostName => Some(TextSyntax::Host);
+    RoutePath => Some(TextSyntax::RoutePath);
+    RedirectTo => Some(TextSyntax::Redirect);
+    SplitBy => None;
+    DirectoryUrl => Some(TextSyntax::AcmeDirectory);
+    AskUrl => Some(TextSyntax::AskUrl);
+    TlsName => Some(TextSyntax::HostOrAddress);
 }
 
 impl Texty for StoreUrl {
+    const SPELLING: Option<TextSyntax> = Some(TextSyntax::Store);
+
     fn to_text(&self) -> String {
         self.to_string()
     }
 
-    fn from_text(text: &str, origin: &Origin<'_>) -> Result<Self, Problem> {
+    fn from_text(text: &str, origin: &ValueOrigin<'_>) -> Result<Self, Problem> {
         StoreUrl::read(text, origin.folder, &origin.at)
+    }
+}
+
+/// `listener` of a route: without it the route applies to all.
+impl BoundField for Listeners {
+    fn syntax(&self) -> Option<TextSyntax> {
+        Name::SYNTAX
+    }
+
+    fn fetch(&self) -> Option<Scalar> {
+        match self {
+            Listeners::All => None,
+            Listeners::Named(names) => names.fetch(),
+        }
+    }
+
+    fn store(&mut self, value: Option<&WrittenValue<'_>>) -> Vec<Misfit> {
+        let mut names: Option<Vec<Name>> = None;
+        let misfits = names.store(value);
+        *self = names.map_or(Listeners::All, Listeners::Named);
+        misfits
+    }
+}
+
+/// `default` of a certificate, where absence has a meaning of its own.
+impl BoundField for DefaultRole {
+    fn syntax(&self) -> Option<TextSyntax> {
+        None
+    }
+
+    fn fetch(&self) -> Option<Scalar> {
+        match self {
+            DefaultRole::Unsaid => None,
+            DefaultRole::Always => true.fetch(),
+            DefaultRole::Never => false.fetch(),
+        }
+    }
+
+    fn store(&mut self, value: Option<&WrittenValue<'_>>) -> Vec<Misfit> {
+        let mut role: Option<bool> = None;
+        let misfits = role.store(value);
+        *self = match role {
+            None => DefaultRole::Unsaid,
+            Some(true) => DefaultRole::Always,
+            Some(false) => DefaultRole::Never,
+        };
+        misfits
     }
 }

@@ -74,6 +74,21 @@ fn what_requests_must_show_is_said_in_one_way() {
     }
 }
 
+/// The key stands in one place, and the routes that cannot follow it are several.
+#[test]
+fn a_rule_of_all_routes_that_fails_names_the_route() {
+    let text = "[[listener]]\nmode = \"http\"\n[defaults.route]\nsatisfy = \"any\"\n\
+                [[route]]\nhost = \"a.test\"\nserver = \"127.0.0.1:1\"\nbasic_auth = \"a\"\nallow = \"10.0.0.0/8\"\n\
+                [[route]]\nhost = [\"b.test\", \"c.test\"]\npath = \"/x/\"\nserver = \"127.0.0.1:1\"\n\
+                [[route]]\nserver = \"127.0.0.1:1\"\n";
+    let errors = parse(text, "offramp.toml", &Environment::default()).expect_err(text);
+    assert_eq!(errors.count(), 2, "{errors}");
+    for name in ["the route `b.test,c.test/x` (offramp.toml:10:1)", "the route `default` (offramp.toml:14:1)"]
+    {
+        assert!(errors.to_string().contains(name), "{errors}");
+    }
+}
+
 #[test]
 fn tokens_for_anybody_are_warned_of() {
     let warnings = |keys: &str| {

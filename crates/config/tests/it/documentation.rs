@@ -1,4 +1,4 @@
-//! `docs/config.md`: its tables come from the table of keys, and its examples are read.
+//! The pages about the configuration: the reference comes from the table of keys, examples are read.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,26 @@ use std::path::{Path, PathBuf};
 use offramp_config::{Environment, keys, load, parse};
 use toml_edit::{DocumentMut, TableLike, Value};
 
-use crate::blessed::{compare, read};
+use crate::blessed::{compare, path, read};
 
-const PAGE: &str = "../../docs/config.md";
-const BEGIN: &str =
-    "<!-- The tables below are written by `OFFRAMP_BLESS=1 cargo test -p offramp-config`. -->\n";
+const PAGE: &str = "../../docs/reference/config.md";
+const REFERENCE: &str = "../../docs/reference";
 
 #[test]
-fn the_tables_are_those_of_the_keys_and_the_message_is_the_one_that_is_given() {
-    let page = read(PAGE);
-    let (prose, _) = page.split_once(BEGIN).expect("the page has the mark before its tables");
-    compare(PAGE, &format!("{}{BEGIN}\n{}", with_message(prose), keys::markdown::tables()));
+fn the_reference_is_that_of_the_keys() {
+    let pages = keys::markdown::pages();
+    for page in &pages {
+        compare(&format!("{REFERENCE}/{}", page.path), &page.text);
+    }
+    for entry in std::fs::read_dir(path(&format!("{REFERENCE}/keys"))).unwrap() {
+        let file = format!("keys/{}", entry.unwrap().file_name().to_str().unwrap());
+        assert!(pages.iter().any(|page| page.path == file), "no section has the page {file}: remove it");
+    }
+}
+
+#[test]
+fn the_message_of_the_guide_is_the_one_that_is_given() {
+    compare(PAGE, &with_message(&read(PAGE)));
 }
 
 /// The prose with what is said about its wrong file: the two blocks of text after the heading.
@@ -36,8 +45,8 @@ const WARNED_OF: [(&str, &str); 1] =
 
 #[test]
 fn examples_are_read_and_have_no_warning_but_of_danger() {
-    let pages = [PAGE, "../../docs/servers-tls.md", "../../docs/static-files.md", "../../docs/answers.md"];
-    let page = pages.map(read).concat();
+    let beside = ["configurations", "less-common-keys", "editor", "servers-tls", "static-files", "answers"];
+    let page = read(PAGE) + &beside.map(|name| read(&format!("../../docs/how-to/{name}.md"))).concat();
     let examples: Vec<&str> =
         page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(examples.len() >= 8, "{}", examples.len());
@@ -63,23 +72,52 @@ fn examples_are_read_and_have_no_warning_but_of_danger() {
     }
 }
 
+/// Pages about other things than the configuration may show a part that has warnings, and none that has a mistake.
+#[test]
+fn every_configuration_of_the_book_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("sites.d")).unwrap();
+    std::fs::write(folder.path().join("sites.d/none.toml"), "").unwrap();
+    let file = folder.path().join("offramp.toml");
+    let (mut count, mut mistakes) = (0, Vec::new());
+    for page in files(Path::new(DOCS)).iter().filter(|path| path.extension().is_some_and(|kind| kind == "md"))
+    {
+        let text = std::fs::read_to_string(page).unwrap();
+        for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            std::fs::write(&file, block).unwrap();
+            count += 1;
+            if let Err(errors) = load(&file, &Environment::default()) {
+                mistakes.push(format!("{}\n{block}\n{errors}", page.display()));
+            }
+        }
+    }
+    assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+    assert!(count > 80, "{count}");
+}
+
+/// The folder of the book.
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+
+/// The files in `folder` and below it.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
 /// The configurations in the pages of `docs/` and in `examples/`.
-fn configurations() -> Vec<DocumentMut> {
+pub(crate) fn configurations() -> Vec<DocumentMut> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let files = |folder: &str| -> Vec<PathBuf> {
-        std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect()
-    };
     let mut found = Vec::new();
-    for page in files("docs").iter().filter(|path| path.extension().is_some_and(|kind| kind == "md")) {
+    for page in
+        files(&root.join("docs")).iter().filter(|path| path.extension().is_some_and(|kind| kind == "md"))
+    {
         let text = std::fs::read_to_string(page).unwrap();
         let blocks = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
         // Some are parts of a file.
         found.extend(blocks.filter_map(|block| block.parse().ok()));
     }
-    for example in files("examples") {
-        if let Ok(text) = std::fs::read_to_string(example.join("offramp.toml")) {
-            found.push(text.parse().unwrap());
-        }
+    for example in files(&root.join("examples")).iter().filter(|path| path.ends_with("offramp.toml")) {
+        found.push(std::fs::read_to_string(example).unwrap().parse().unwrap());
     }
     found
 }

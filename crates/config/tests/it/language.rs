@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use offramp_config::model::{
     AccessOutput, Balance, Bounded, CertificateSource, DefaultRole, HashKey, ListenAddress, Listeners,
-    LogFormat, LogOutput, Mode, Passthrough, Policy, Probe, ProxyV2, RecordSize, Redirect, RedirectPart,
-    RedirectTo, RelayTarget, Rewrite, SendProxy, ServerAddress, Target, Verify, Workers,
+    LogOutput, Mode, Passthrough, Policy, PrefixRewrite, Probe, ProgramLogFormat, ProxyProtocolHeader,
+    ProxyV2, RecordSizePolicy, RedirectPart, RedirectResponse, RedirectTo, RelayTarget, RouteTarget,
+    ServerAddress, Verify, Workers,
 };
 use offramp_config::{Config, Environment, Per, load, parse, print};
 
@@ -97,17 +98,17 @@ balance = "round_robin"
 #[test]
 fn plain_values_are_what_they_say() {
     let config = config(FULL);
-    assert_eq!(config.workers, Workers::Count(4.try_into().unwrap()));
-    assert_eq!(config.user.unwrap().name, "www-data");
-    assert_eq!(config.state_dir, Path::new("/srv/offramp"));
-    assert_eq!(config.log.format, LogFormat::Json);
-    let LogOutput::File(file) = config.log.output else { panic!() };
+    assert_eq!(config.process.workers, Workers::Count(4.try_into().unwrap()));
+    assert_eq!(config.process.user.unwrap().name, "www-data");
+    assert_eq!(config.process.state_dir, Path::new("/srv/offramp"));
+    assert_eq!(config.telemetry.log.format, ProgramLogFormat::Json);
+    let LogOutput::File(file) = config.telemetry.log.output else { panic!() };
     assert_eq!(file.path, Path::new("/etc/offramp/./offramp.log"));
     assert_eq!(file.at.to_string(), "/etc/offramp/offramp.toml:9:10");
-    assert_eq!(config.access_log.output, AccessOutput::None);
-    assert_eq!(config.metrics.endpoint.unwrap().address.to_string(), "127.0.0.1:9902");
+    assert_eq!(config.telemetry.access_log.output, AccessOutput::None);
+    assert_eq!(config.telemetry.metrics.endpoint.unwrap().address.to_string(), "127.0.0.1:9902");
     assert_eq!(config.tls.policy, Policy::Modern);
-    assert_eq!(config.tls.record_size, RecordSize::Fixed(Bounded::literal::<4096>()));
+    assert_eq!(config.tls.record_size, RecordSizePolicy::Fixed(Bounded::literal::<4096>()));
     assert!(!config.tls.post_quantum);
     assert_eq!(config.limits.handshakes_per_client.unwrap().per, Per::Minute);
     assert_eq!(config.limits.handshake_timeout.as_millis(), 250);
@@ -123,18 +124,18 @@ fn sections_are_what_they_say() {
     let route = &config.routes[0];
     assert_eq!(route.listeners, Listeners::Named(vec!["web".parse().unwrap()]));
     assert_eq!(route.hosts[0].to_string(), "example.org");
-    let Target::Relay(relay) = &route.target else { panic!() };
+    let RouteTarget::Relay(relay) = &route.target else { panic!() };
     assert_eq!(relay.to, RelayTarget::Backend("app".parse().unwrap()));
     assert_eq!(
         relay.send_proxy,
-        Some(SendProxy::V2(ProxyV2 { tls: true, crc32c: true, client_certificate: true }))
+        Some(ProxyProtocolHeader::V2(ProxyV2 { tls: true, crc32c: true, client_certificate: true }))
     );
     let auth = route.client_auth.as_ref().unwrap();
     assert_eq!(auth.ca[0].path, Path::new("/etc/offramp/clients.pem"));
     assert_eq!(auth.allow.len(), 2);
     assert!(matches!(
         &config.routes[2].target,
-        Target::Passthrough(Passthrough { server: ServerAddress::Name { port: 443, .. }, .. })
+        RouteTarget::Passthrough(Passthrough { server: ServerAddress::Name { port: 443, .. }, .. })
     ));
     let app = config.backend(&"app".parse().unwrap()).unwrap();
     assert_eq!(app.servers[0].address, ServerAddress::Unix(PathBuf::from("/etc/offramp/app.sock")));
@@ -153,7 +154,8 @@ fn the_printed_configuration_reads_back_the_same() {
     let (again, warnings) = parse(&printed, "elsewhere/x.toml", &Environment::default()).unwrap();
     assert_eq!(again, config, "{printed}");
     let told: Vec<&str> = warnings.iter().map(offramp_config::Problem::message).collect();
-    assert_eq!(told, ["the listener `plain` serves this route in clear text"]);
+    let [told] = told[..] else { panic!("{told:?}") };
+    assert!(told.starts_with("the listener `plain` serves this route in clear text: "), "{told}");
     assert_eq!(print(&again), printed);
 }
 
@@ -253,16 +255,16 @@ eject = { failures = 3 }
 fn http_is_what_it_says() {
     let config = config(HTTP);
     assert_eq!(config.admin.endpoint.as_ref().unwrap().address.to_string(), "unix:/etc/offramp/admin.sock");
-    assert_eq!(config.log.output, LogOutput::Journald);
-    assert_eq!(config.access_log.rotate_size.unwrap().bytes(), 10 << 20);
-    assert_eq!(config.log_store.url.as_ref().unwrap().to_string(), "sqlite:/etc/offramp/access.db");
-    assert_eq!(config.tracing.otlp.as_ref().unwrap().to_string(), "http://localhost:4318");
+    assert_eq!(config.telemetry.log.output, LogOutput::Journald);
+    assert_eq!(config.telemetry.access_log.rotate_size.unwrap().bytes(), 10 << 20);
+    assert_eq!(config.telemetry.log_store.url.as_ref().unwrap().to_string(), "sqlite:/etc/offramp/access.db");
+    assert_eq!(config.telemetry.tracing.otlp.as_ref().unwrap().to_string(), "http://localhost:4318");
     assert_eq!(config.limits.http.min_body_rate.bytes(), 0);
     let web = &config.listeners[0];
     assert!(web.mode == Mode::Http && web.via && web.trusted_proxies.len() == 1);
     assert!(matches!(
         &config.routes[0].target,
-        Target::Redirect(Redirect { to: RedirectTo::Https, status: 308 })
+        RouteTarget::Redirect(RedirectResponse { to: RedirectTo::Https, status: 308 })
     ));
     let api = &config.routes[1];
     assert_eq!((api.path.as_str(), api.log_one_in.get()), ("/api", 100));
@@ -270,18 +272,19 @@ fn http_is_what_it_says() {
         (api.bandwidth, config.routes[0].bandwidth),
         (Some(offramp_config::model::Size::new(20 << 20)), None)
     );
-    assert_eq!(api.http.rewrite, Rewrite::Strip);
+    assert_eq!(api.http.rewrite, PrefixRewrite::Strip);
     let added: Vec<String> =
         api.http.request_headers.add.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     assert_eq!(added, ["x-by: offramp", "x-seen: a", "x-seen: b"]);
     assert!(api.http.hsts.as_ref().unwrap().preload);
-    let Target::Redirect(Redirect { to: RedirectTo::Url(parts), status: 301 }) = &config.routes[2].target
+    let RouteTarget::Redirect(RedirectResponse { to: RedirectTo::Url(parts), status: 301 }) =
+        &config.routes[2].target
     else {
         panic!()
     };
     let text = |text: &str| RedirectPart::Text(text.to_owned());
     assert_eq!(parts[..], [text("https://"), RedirectPart::Host, text("/new?"), RedirectPart::Query]);
-    let Target::Respond(respond) = &config.routes[3].target else { panic!() };
+    let RouteTarget::Respond(respond) = &config.routes[3].target else { panic!() };
     assert_eq!((respond.status, respond.body.len(), &respond.content_type), (200, 26, &None));
     let backend = &config.backends[0];
     assert_eq!(backend.balance, Balance::Hash(HashKey::Header("x-user".parse().unwrap())));
@@ -330,7 +333,7 @@ fn a_local_certificate_without_names_takes_those_of_the_routes() {
 fn the_environment_decides_what_absence_means() {
     let state = |environment: &Environment| {
         let (config, _) = parse("", "offramp.toml", environment).unwrap();
-        (config.state_dir.display().to_string(), config.user.map(|user| user.name))
+        (config.process.state_dir.display().to_string(), config.process.user.map(|user| user.name))
     };
     let home = Some(PathBuf::from("/home/a"));
     let mut environment = Environment { is_root: true, xdg_state_home: None, home };
@@ -359,7 +362,7 @@ fn files_are_read_with_their_folder() {
     let path = folder.join("offramp.toml");
     std::fs::write(&path, "[[route]]\nserver = \"unix:app.sock\"\n").unwrap();
     let (config, _) = load(&path, &Environment::default()).unwrap();
-    let Target::Relay(relay) = &config.routes[0].target else { panic!() };
+    let RouteTarget::Relay(relay) = &config.routes[0].target else { panic!() };
     assert_eq!(relay.to, RelayTarget::Server(ServerAddress::Unix(folder.join("app.sock"))));
 
     std::fs::write(&path, b"workers = 1\n# \xff\n").unwrap();
@@ -367,4 +370,23 @@ fn files_are_read_with_their_folder() {
     let absent = load(&folder.join("absent.toml"), &Environment::default()).unwrap_err();
     assert!(absent.to_string().starts_with("error: cannot read"), "{absent}");
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn paths_of_standard_streams_are_those_streams() {
+    for (path, log, access) in [
+        ("/dev/stdout", LogOutput::Stdout, AccessOutput::Stdout),
+        ("/dev/stderr", LogOutput::Stderr, AccessOutput::Stderr),
+        ("/dev/fd/1", LogOutput::Stdout, AccessOutput::Stdout),
+        ("/proc/self/fd/2", LogOutput::Stderr, AccessOutput::Stderr),
+    ] {
+        let read = config(&format!("[log]\noutput = \"{path}\"\n[access_log]\noutput = \"{path}\"\n"));
+        assert_eq!((read.telemetry.log.output, read.telemetry.access_log.output), (log, access), "{path}");
+    }
+    let read = config("[access_log]\noutput = \"/dev/fd/3\"\n");
+    assert!(matches!(read.telemetry.access_log.output, AccessOutput::File(_)));
+    // A stream is never renamed.
+    let text = "[access_log]\noutput = \"/dev/stdout\"\nrotate_size = \"1MiB\"\n";
+    let errors = parse(text, "offramp.toml", &Environment::default()).unwrap_err();
+    assert!(errors.to_string().contains("a file as `output`"), "{errors}");
 }

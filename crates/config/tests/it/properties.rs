@@ -1,7 +1,7 @@
 //! Laws: any text is answered without a panic, what is printed reads back, a difference leads from the old
 //! to the new.
 
-use offramp_config::{Change, ConfigDiff, Environment, Keyed, ListDiff, parse, print};
+use offramp_config::{ConfigDiff, Environment, ItemChange, Keyed, ListDiff, parse, print};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -35,9 +35,9 @@ proptest! {
         let mut take = |item: &Item| items.iter().position(|old| old == item).map(|at| items.swap_remove(at));
         for change in diff.changes() {
             match change {
-                Change::Added(item) => order.push(item.clone()),
-                Change::Removed(item) => prop_assert!(take(item).is_some(), "{:?}", item),
-                Change::Replaced { old, new } => {
+                ItemChange::Added(item) => order.push(item.clone()),
+                ItemChange::Removed(item) => prop_assert!(take(item).is_some(), "{:?}", item),
+                ItemChange::Replaced { old, new } => {
                     prop_assert!(old.key() == new.key() && take(old).is_some(), "{:?}", old);
                     order.push(new.clone());
                 }

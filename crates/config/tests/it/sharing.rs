@@ -1,6 +1,6 @@
 //! What routes share, and what of it they take over.
 
-use offramp_config::model::{Config, HeaderName, Route};
+use offramp_config::model::{Config, HeaderName, RouteConfig};
 use offramp_config::{Environment, Errors, parse, print};
 
 const HTTP: &str = "[[listener]]\nmode = \"http\"\n";
@@ -19,7 +19,7 @@ fn errors(text: &str) -> Errors {
 }
 
 /// The names of the fields that a route sets in responses, with their values.
-fn set(route: &Route) -> Vec<String> {
+fn set(route: &RouteConfig) -> Vec<String> {
     route.http.response_headers.set.iter().map(|(name, value)| format!("{name}={value}")).collect()
 }
 
@@ -37,10 +37,10 @@ fn a_route_says_more_than_its_policies_and_these_more_than_the_defaults() {
         .routes
         .iter()
         .map(|route| {
-            let limits = &route.http.limits;
+            let limits = &route.http.plain.limits;
             let seconds = |time: Option<std::time::Duration>| time.map(|time| time.as_secs());
             (
-                route.http.max_body.unwrap().bytes() >> 10,
+                route.http.plain.max_body.unwrap().bytes() >> 10,
                 route.log_one_in.get(),
                 route.http.hsts.is_some(),
                 seconds(limits.response_timeout),
@@ -137,7 +137,7 @@ fn headers_and_pages_add_up() {
     assert_eq!(set(route), ["x-b=p", "x-c=d", "x-e=p"]);
     let removed: Vec<&str> = route.http.response_headers.remove.iter().map(HeaderName::as_str).collect();
     assert_eq!(removed, ["x-a", "x-d"]);
-    let pages = |route: &Route| -> Vec<String> {
+    let pages = |route: &RouteConfig| -> Vec<String> {
         let files = &route.http.error_pages.files;
         files.iter().map(|(status, file)| format!("{status}={}", file.path.display())).collect()
     };
@@ -161,13 +161,13 @@ fn routes_take_over_what_they_can_follow() {
     let told: Vec<_> = config
         .routes
         .iter()
-        .map(|route| (route.http.max_body.is_some(), route.http.hsts.is_some(), route.log_one_in.get()))
+        .map(|route| (route.http.plain.max_body.is_some(), route.http.hsts.is_some(), route.log_one_in.get()))
         .collect();
     assert_eq!(
         told,
         [(false, false, 3), (false, false, 3), (true, true, 3), (false, false, 3), (false, true, 3)]
     );
-    let offramp_config::model::Target::Files(files) = &config.routes[4].target else { panic!() };
+    let offramp_config::model::RouteTarget::Files(files) = &config.routes[4].target else { panic!() };
     assert!(files.hidden);
 }
 

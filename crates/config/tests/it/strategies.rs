@@ -4,21 +4,21 @@ mod access;
 mod answers;
 mod canary;
 mod certificates;
+mod observation;
 mod tls;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use offramp_config::model::{
-    AccessFormat, AccessLog, AccessOutput, Admin, AeadCipher, Algorithm, AlpnId, Anonymize, Backend,
-    CertificateSource, ClientNetworks, Compress, Eject, EncodedSlashes, Endpoint, ErrorPages, FilePath,
-    HeaderChanges, HeaderName, HeaderValue, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules,
-    ImpliedCertificates, Ja4Pattern, Level, Limits, ListenAddress, Listener, Listeners, Log, LogFormat,
-    LogOutput, LogStore, Metrics, Mode, Name, Nameless, Networks, Origins, Passthrough, PathForm, Policy,
-    Pool, PostgresCancel, Preamble, Probe, ProxyV2, RecordSize, RecordSizeLimit, Redirect, RedirectTo, Relay,
-    RelayTarget, Respond, Rewrite, Route, RoutePath, Sandbox, SendProxy, Server, ServerAddress, ServerState,
-    Shared, Size, StaticFiles, StoreUrl, SyslogAddress, Target, Tickets, Tls, Tracing, UpgradeProtocol, User,
-    Weight, Workers,
+    Admin, AlpnId, BackendConfig, BackendServer, CertificateSource, ClientNetworks, CompressionAlgorithm,
+    CompressionConfig, Eject, EncodedSlashes, ErrorPageFiles, FilePath, FixedResponse, HeaderChanges,
+    HeaderName, HeaderValue, Health, HostPattern, Hsts, HttpLimits, HttpProbe, HttpRules, Ja4Pattern, Limits,
+    ListenAddress, ListenerConfig, Listeners, Mode, Name, Networks, Origins, Passthrough, PathForm,
+    PlainRules, Pool, PostgresCancel, PreambleProtocol, PrefixRewrite, Probe, ProcessSettings,
+    ProxyProtocolHeader, ProxyV2, RedirectResponse, RedirectTo, RelayConfig, RelayTarget, RouteConfig,
+    RoutePath, RouteTarget, Sandbox, ServerAddress, ServerState, Shared, Size, StaticFiles, Telemetry,
+    UpgradeProtocol, User, Weight, Workers,
 };
 use offramp_config::{At, Config, Keyed, Rate};
 use proptest::collection::vec;
@@ -30,7 +30,8 @@ use access::credentials;
 use answers::answers;
 use canary::relay_of_requests;
 use certificates::{authorities, certificates};
-use tls::{client_auth, server_tls};
+use observation::{access_log, figures, log, receivers};
+use tls::{client_auth, server_tls, tls};
 
 fn path() -> impl Strategy<Value = PathBuf> {
     "/[a-z\"\\\\ é\u{1}]{1,8}(/[a-z]{1,3})?".prop_map(PathBuf::from)
@@ -68,7 +69,7 @@ fn distinct<T: PartialEq + Clone>(items: &mut Vec<T>) {
     });
 }
 
-fn relay(backends: Vec<Name>) -> impl Strategy<Value = Relay> {
+fn relay(backends: Vec<Name>) -> impl Strategy<Value = RelayConfig> {
     let tls = server_address()
         .prop_filter("a Unix socket has no name", |address| !matches!(address, ServerAddress::Unix(_)));
     let server =
@@ -80,27 +81,28 @@ fn relay(backends: Vec<Name>) -> impl Strategy<Value = Relay> {
         prop_oneof![server, select(backends).prop_map(RelayTarget::Backend)].boxed()
     };
     let proxy = prop_oneof![
-        Just(SendProxy::V1),
-        any::<(bool, bool)>().prop_map(|(crc32c, client_certificate)| SendProxy::V2(ProxyV2 {
+        Just(ProxyProtocolHeader::V1),
+        any::<(bool, bool)>().prop_map(|(crc32c, client_certificate)| ProxyProtocolHeader::V2(ProxyV2 {
             tls: true,
             crc32c,
             client_certificate
         })),
     ];
-    (to, option::of(proxy)).prop_map(|(to, send_proxy)| Relay { to, send_proxy })
+    (to, option::of(proxy), option::of(duration(1, 1_000_000)))
+        .prop_map(|(to, send_proxy, connect_timeout)| RelayConfig { to, send_proxy, connect_timeout })
 }
 
 fn passthrough() -> impl Strategy<Value = Passthrough> {
     let version = prop_oneof![
-        Just(SendProxy::V1),
-        any::<(bool, bool)>().prop_map(|(tls, crc32c)| SendProxy::V2(ProxyV2 {
+        Just(ProxyProtocolHeader::V1),
+        any::<(bool, bool)>().prop_map(|(tls, crc32c)| ProxyProtocolHeader::V2(ProxyV2 {
             tls,
             crc32c,
             client_certificate: false
         })),
     ];
-    (server_address(), option::of(version))
-        .prop_map(|(server, send_proxy)| Passthrough { server, send_proxy })
+    (server_address(), option::of(version), option::of(duration(1, 1_000_000)))
+        .prop_map(|(server, send_proxy, connect_timeout)| Passthrough { server, send_proxy, connect_timeout })
 }
 
 fn deny_ja4() -> impl Strategy<Value = Vec<Ja4Pattern>> {
@@ -129,11 +131,11 @@ fn networks() -> impl Strategy<Value = ClientNetworks> {
 }
 
 /// A route of connections.
-fn tcp_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
+fn tcp_route(backends: Vec<Name>) -> impl Strategy<Value = RouteConfig> {
     let alpn = select(vec!["h2", "http/1.1", "imap"]).prop_map(|id| id.parse::<AlpnId>().unwrap());
     let target = prop_oneof![
-        3 => relay(backends).prop_map(Target::Relay),
-        1 => passthrough().prop_map(Target::Passthrough),
+        3 => relay(backends).prop_map(RouteTarget::Relay),
+        1 => passthrough().prop_map(RouteTarget::Passthrough),
     ];
     let matching = (option::of(host()), option::of(alpn));
     (
@@ -145,10 +147,10 @@ fn tcp_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
     )
         .prop_map(
             |((host, alpn), mut target, mut client_auth, (deny_ja4, networks), (log_one_in, rate))| {
-                let passthrough = matches!(target, Target::Passthrough(_));
+                let passthrough = matches!(target, RouteTarget::Passthrough(_));
                 client_auth = client_auth.filter(|_| !passthrough);
                 without_certificate(&mut target, client_auth.is_some());
-                Route {
+                RouteConfig {
                     hosts: host.into_iter().collect(),
                     alpn: alpn.into_iter().filter(|_| !passthrough).collect(),
                     client_auth,
@@ -156,15 +158,15 @@ fn tcp_route(backends: Vec<Name>) -> impl Strategy<Value = Route> {
                     networks,
                     log_one_in: log_one_in.try_into().unwrap(),
                     bandwidth: rate.map(Size::new),
-                    ..Route::to(target)
+                    ..RouteConfig::to(target)
                 }
             },
         )
 }
 
 /// No client's certificate is sent where none is asked for.
-fn without_certificate(target: &mut Target, asked: bool) {
-    if let Target::Relay(Relay { send_proxy: Some(SendProxy::V2(v2)), .. }) = target {
+fn without_certificate(target: &mut RouteTarget, asked: bool) {
+    if let RouteTarget::Relay(RelayConfig { send_proxy: Some(ProxyProtocolHeader::V2(v2)), .. }) = target {
         v2.client_certificate &= asked;
     }
 }
@@ -213,33 +215,38 @@ fn static_files() -> impl Strategy<Value = StaticFiles> {
 }
 
 /// A route of requests.
-fn http_route(backends: &[Name]) -> impl Strategy<Value = Route> + use<> {
+fn http_route(backends: &[Name]) -> impl Strategy<Value = RouteConfig> + use<> {
     let url = "https://a\\.example/[a-z]{0,3}(\\{(host|path|query|uri)\\})?[a-z]{0,2}";
     let to = prop_oneof![Just("https".to_owned()), url].prop_map(|text| text.parse::<RedirectTo>().unwrap());
     let redirect = (to, select(vec![301, 302, 303, 307, 308]))
-        .prop_map(|(to, status)| Target::Redirect(Redirect { to, status }));
+        .prop_map(|(to, status)| RouteTarget::Redirect(RedirectResponse { to, status }));
     let respond = (select(vec![200u16, 404, 503]), "[a-z\"\n\\\\é]{0,6}")
-        .prop_map(|(status, body)| Respond { status, body, ..Respond::default() });
+        .prop_map(|(status, body)| FixedResponse { status, body, ..FixedResponse::default() });
     let from_file = (file(), option::of(select(vec!["text/html", "a/b; c=\"d\""])))
         .prop_map(|(file, kind)| (Some(file), kind.map(|kind| kind.parse().unwrap())))
-        .prop_map(|(file, content_type)| Respond { file, content_type, ..Respond::default() });
-    let respond = prop_oneof![respond, from_file].prop_map(Target::Respond);
-    let relay = relay_of_requests(backends).prop_map(|(relay, mirror)| (Target::Relay(relay), mirror));
-    let files = static_files().prop_map(Target::Files).boxed();
+        .prop_map(|(file, content_type)| FixedResponse { file, content_type, ..FixedResponse::default() });
+    let respond = prop_oneof![respond, from_file].prop_map(RouteTarget::Respond);
+    let relay = relay_of_requests(backends).prop_map(|(relay, mirror)| (RouteTarget::Relay(relay), mirror));
+    let files = static_files().prop_map(RouteTarget::Files).boxed();
     let alone = prop_oneof![redirect.boxed(), respond.boxed(), files].prop_map(|target| (target, None));
     let target = prop_oneof![2 => relay, 3 => alone];
-    let rewrite =
-        prop_oneof![Just(Rewrite::Keep), Just(Rewrite::Strip), route_path().prop_map(Rewrite::Replace)];
+    let rewrite = prop_oneof![
+        Just(PrefixRewrite::Keep),
+        Just(PrefixRewrite::Strip),
+        route_path().prop_map(PrefixRewrite::Replace)
+    ];
     let hsts = (duration(0, 1_000_000), any::<(bool, bool)>())
         .prop_map(|(max_age, (include_subdomains, preload))| Hsts { max_age, include_subdomains, preload });
     let max_body = option::of((0u64..1 << 40).prop_map(Size::new));
     let compress =
-        option::of((1u8..10, 0u64..1 << 30, any::<bool>()).prop_map(|(level, min_size, secrets)| Compress {
-            algorithms: vec![Algorithm::Gzip, Algorithm::Zstd],
-            min_size: Size::new(min_size),
-            types: vec!["text/*".parse().unwrap()],
-            level: Some(level).filter(|level| *level > 1),
-            secrets,
+        option::of((1u8..10, 0u64..1 << 30, any::<bool>()).prop_map(|(level, min_size, secrets)| {
+            CompressionConfig {
+                algorithms: vec![CompressionAlgorithm::Gzip, CompressionAlgorithm::Zstd],
+                min_size: Size::new(min_size),
+                types: vec!["text/*".parse().unwrap()],
+                level: Some(level).filter(|level| *level > 1),
+                secrets,
+            }
         }));
     let protocols = vec("websocket|tus/1\\.0|x-[a-c]", 0..3)
         .prop_map(|texts| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<UpgradeProtocol>>());
@@ -261,7 +268,7 @@ fn http_route(backends: &[Name]) -> impl Strategy<Value = Route> + use<> {
         let (rewrite, request_headers, response_headers, hsts, max_body, rest) = rules;
         let (compress, answers, upgrade, keep_original_url) = rest;
         let paths = PathForm {
-            normalize: rewrite == Rewrite::Strip,
+            normalize: rewrite == PrefixRewrite::Strip,
             encoded_slashes: if max_body.is_some() { EncodedSlashes::Pass } else { EncodedSlashes::Refuse },
         };
         let mut http = HttpRules {
@@ -270,24 +277,23 @@ fn http_route(backends: &[Name]) -> impl Strategy<Value = Route> + use<> {
             request_headers,
             response_headers,
             hsts,
-            max_body,
             compress,
             mirror,
             upgrade,
-            keep_original_url,
+            plain: PlainRules { max_body, keep_original_url, ..answers.plain },
             ..answers
         };
         if !http.rewrites.is_empty() {
-            http.rewrite = Rewrite::Keep;
+            http.rewrite = PrefixRewrite::Keep;
         }
-        if path.is_root() && http.rewrite == Rewrite::Strip {
-            http.rewrite = Rewrite::Keep;
+        if path.is_root() && http.rewrite == PrefixRewrite::Strip {
+            http.rewrite = PrefixRewrite::Keep;
         }
-        if !matches!(target, Target::Relay(_)) {
+        if !matches!(target, RouteTarget::Relay(_)) {
             http = HttpRules {
                 response_headers: http.response_headers,
                 hsts: http.hsts,
-                error_pages: ErrorPages { intercept: false, ..http.error_pages },
+                error_pages: ErrorPageFiles { intercept: false, ..http.error_pages },
                 maintenance: http.maintenance,
                 redirects: http.redirects,
                 compress: http.compress,
@@ -298,7 +304,7 @@ fn http_route(backends: &[Name]) -> impl Strategy<Value = Route> + use<> {
         // The law of configurations in code: what is of requests names listeners of requests.
         let listeners = Listeners::Named(vec!["http".parse().unwrap()]);
         let hosts = host.into_iter().collect();
-        Route { listeners, hosts, path, networks, credentials, http, ..Route::to(target) }
+        RouteConfig { listeners, hosts, path, networks, credentials, http, ..RouteConfig::to(target) }
     })
 }
 
@@ -307,7 +313,7 @@ fn name() -> impl Strategy<Value = Name> {
 }
 
 /// All of a backend but its name and servers; nothing that only HTTP has.
-fn care() -> impl Strategy<Value = Backend> {
+fn care() -> impl Strategy<Value = BackendConfig> {
     let balance = select(vec!["round_robin", "least_conn", "two_choices", "hash:client"]);
     let pool = (option::of(1u32..9), 0u32..9, duration(1, 3_600_000), 0u32..9, duration(1, 86_400_000))
         .prop_map(|(max_connections, queue, queue_timeout, idle_connections, idle_timeout)| Pool {
@@ -335,14 +341,14 @@ fn care() -> impl Strategy<Value = Backend> {
             tls.iter_mut().for_each(|tls| tls.preamble = None);
         }
         let balance = balance.parse().unwrap();
-        Backend { balance, pool, tls, health, eject, ..Backend::new(Name::default(), Vec::new()) }
+        BackendConfig { balance, pool, tls, health, eject, ..BackendConfig::new(Name::default(), Vec::new()) }
     })
 }
 
-fn backends() -> impl Strategy<Value = Vec<Backend>> {
+fn backends() -> impl Strategy<Value = Vec<BackendConfig>> {
     let state = select(ServerState::ALL);
     let server = (server_address(), 1u16..=256, any::<bool>(), state);
-    let server = server.prop_map(|(address, weight, backup, state)| Server {
+    let server = server.prop_map(|(address, weight, backup, state)| BackendServer {
         address,
         weight: Weight::new(weight).unwrap(),
         backup,
@@ -350,7 +356,7 @@ fn backends() -> impl Strategy<Value = Vec<Backend>> {
         at: At::NOWHERE,
     });
     vec((name(), vec(server, 1..4), care()), 0..4).prop_map(|backends| {
-        let mut out: Vec<Backend> = Vec::new();
+        let mut out: Vec<BackendConfig> = Vec::new();
         for (name, mut servers, care) in backends {
             let mut seen = Vec::new();
             servers.retain(|server| {
@@ -359,7 +365,7 @@ fn backends() -> impl Strategy<Value = Vec<Backend>> {
                     true
                 }
             });
-            out.push(Backend { name, servers, ..care });
+            out.push(BackendConfig { name, servers, ..care });
         }
         out.sort_by(|a, b| a.name.cmp(&b.name));
         out.dedup_by(|a, b| a.name == b.name);
@@ -367,13 +373,13 @@ fn backends() -> impl Strategy<Value = Vec<Backend>> {
     })
 }
 
-fn listeners() -> impl Strategy<Value = Vec<Listener>> {
+fn listeners() -> impl Strategy<Value = Vec<ListenerConfig>> {
     vec((name(), any::<bool>(), option::of(any::<[u8; 2]>())), 0..4).prop_map(|listeners| {
-        let mut out: Vec<Listener> = Vec::new();
+        let mut out: Vec<ListenerConfig> = Vec::new();
         for (port, (name, tls, network)) in (1000u16..).zip(listeners) {
             if out.iter().all(|other| other.name != name) {
                 let network = network.map(|[a, b]| format!("{a}.{b}.0.0/16").parse().unwrap());
-                out.push(Listener {
+                out.push(ListenerConfig {
                     name,
                     addresses: vec![ListenAddress::Ip(([127, 0, 0, 1], port).into())],
                     mode: Mode::Tcp,
@@ -383,7 +389,7 @@ fn listeners() -> impl Strategy<Value = Vec<Listener>> {
                         allow: network.into_iter().map(Networks::One).collect(),
                         deny: Vec::new(),
                     },
-                    preamble: Some(Preamble::Postgres).filter(|_| tls && port % 2 == 0),
+                    preamble: Some(PreambleProtocol::Postgres).filter(|_| tls && port % 2 == 0),
                     trusted_proxies: Vec::new(),
                     cancel: if tls && port % 4 == 0 { PostgresCancel::Clear } else { PostgresCancel::Tls },
                     via: false,
@@ -395,114 +401,6 @@ fn listeners() -> impl Strategy<Value = Vec<Listener>> {
     })
 }
 
-fn log() -> impl Strategy<Value = Log> {
-    let output =
-        prop_oneof![Just(LogOutput::Stderr), Just(LogOutput::Stdout), file().prop_map(LogOutput::File)];
-    (select(Level::ALL), select(LogFormat::ALL), output).prop_map(|(level, format, output)| Log {
-        level,
-        format,
-        output,
-        ..Log::default()
-    })
-}
-
-fn access_log() -> impl Strategy<Value = AccessLog> {
-    let output = prop_oneof![
-        Just(AccessOutput::None),
-        Just(AccessOutput::Journald),
-        Just(AccessOutput::Syslog),
-        file().prop_map(AccessOutput::File)
-    ];
-    let syslog = select(vec!["/dev/log", "unix:/run/x", "udp://10.0.0.1:514", "udp://log:514"]);
-    let fields = || vec(select(vec!["path", "user_agent", "referer"]), 0..3);
-    let rotation = (64u64 << 10..1 << 40, 1u32..=1000);
-    let anonymize = select(Anonymize::ALL);
-    (select(AccessFormat::ALL), output, syslog, option::of(rotation), (fields(), fields(), anonymize))
-        .prop_map(|(format, output, syslog, rotation, (mut omit, mut hash, anonymize))| {
-            let rotation = rotation.filter(|_| matches!(output, AccessOutput::File(_)));
-            let is_syslog = output == AccessOutput::Syslog;
-            distinct(&mut omit);
-            distinct(&mut hash);
-            hash.retain(|name| !omit.contains(name));
-            AccessLog {
-                format,
-                syslog: if is_syslog { syslog.parse().unwrap() } else { SyslogAddress::default() },
-                output,
-                rotate_size: rotation.map(|(size, _)| Size::new(size)),
-                rotate_keep: rotation.map_or(5, |(_, keep)| keep),
-                omit: omit.iter().map(|name| name.parse().unwrap()).collect(),
-                hash: hash.iter().map(|name| name.parse().unwrap()).collect(),
-                anonymize,
-            }
-        })
-}
-
-/// Metrics, collector, log store and admin interface.
-fn figures() -> impl Strategy<Value = (Metrics, Tracing, LogStore, Option<Endpoint>)> {
-    let endpoint = |ip: u8| {
-        let endpoint = move |port: u16| Endpoint {
-            address: ListenAddress::Ip(([127, 0, 0, ip], port).into()),
-            at: At::NOWHERE,
-        };
-        option::of(any::<u16>().prop_map(endpoint))
-    };
-    let metrics = (endpoint(2), option::of(server_address()), duration(1000, 3_600_000), 0u32..100_000)
-        .prop_map(|(endpoint, graphite, interval, top_clients)| {
-            let default = Metrics::default();
-            Metrics {
-                graphite_interval: if graphite.is_some() { interval } else { default.graphite_interval },
-                top_clients: if endpoint.is_some() { top_clients } else { default.top_clients },
-                endpoint,
-                graphite,
-                ..default
-            }
-        });
-    let otlp = select(vec!["http://localhost", "http://[::1]:80/otlp"]).prop_map(|url| url.parse().unwrap());
-    let tracing =
-        (option::of(otlp), 1u32..=1_000_000, any::<bool>()).prop_map(|(otlp, sample_one_in, metrics)| {
-            let there = otlp.is_some();
-            if there { Tracing { otlp, sample_one_in, metrics } } else { Tracing::default() }
-        });
-    let url = prop_oneof![
-        file().prop_map(StoreUrl::Sqlite),
-        "postgres://[a-z]{1,3}(:[a-z]{1,3})?@[a-z]{1,3}/[a-z]{1,3}".prop_map(StoreUrl::Postgres)
-    ];
-    let kept = || duration(3_600_000, 3650 * 86_400_000);
-    let spool = (1u64 << 20..1 << 40).prop_map(Size::new);
-    let store = (option::of(url), (kept(), kept()), spool, any::<bool>(), option::of(file())).prop_map(
-        |(url, (retention, rollup_retention), spool, full_text, geoip)| match url {
-            Some(_) => LogStore { url, retention, rollup_retention, spool, full_text, geoip },
-            None => LogStore::default(),
-        },
-    );
-    (metrics, tracing, store, endpoint(3))
-}
-
-fn tls() -> impl Strategy<Value = Tls> {
-    let record_size = prop_oneof![
-        Just(RecordSize::Adaptive),
-        (4096u16..=16384).prop_map(|size| RecordSize::Fixed(RecordSizeLimit::new(size).unwrap())),
-    ];
-    let plain = (select(Policy::ALL), 0u16..=8, duration(1000, 72 * 3_600_000), record_size);
-    (plain, any::<bool>(), select(ImpliedCertificates::ALL)).prop_map(
-        |((policy, tickets, ticket_rotation, record_size), post_quantum, certificates)| Tls {
-            policy,
-            tickets: Tickets::new(tickets).unwrap(),
-            ticket_rotation,
-            record_size,
-            post_quantum,
-            certificates,
-            acme: match certificates {
-                ImpliedCertificates::Acme => vec!["by.dns".parse().unwrap()],
-                ImpliedCertificates::Local => Vec::new(),
-            },
-            aeads: AeadCipher::ALL.iter().copied().skip(usize::from(tickets % 3)).collect(),
-            unknown_name: if post_quantum { Nameless::Refuse } else { Nameless::Default },
-            ..Tls::default()
-        },
-    )
-}
-
 fn limits() -> impl Strategy<Value = Limits> {
     let tcp = (1u32..=10_000_000, 1u32..=10_000_000, duration(1, 3_600_000), duration(0, 86_400_000))
         .prop_map(|(connections, connections_per_client, handshake_timeout, drain_timeout)| Limits {
@@ -512,6 +410,7 @@ fn limits() -> impl Strategy<Value = Limits> {
                 .then(|| Rate::literal::<7>(offramp_config::Per::Hour)),
             handshake_timeout,
             max_age: (connections % 3 == 0).then_some(drain_timeout.max(Duration::from_secs(1))),
+            max_age_grace: if connections % 5 == 0 { drain_timeout } else { Limits::default().max_age_grace },
             drain_timeout,
             ..Limits::default()
         });
@@ -537,15 +436,15 @@ fn limits() -> impl Strategy<Value = Limits> {
 }
 
 /// A listener of requests without TLS, so that a redirect to https may name it.
-fn http_listener() -> impl Strategy<Value = Listener> {
-    any::<(bool, [u8; 2])>().prop_map(|(via, [a, b])| Listener {
+fn http_listener() -> impl Strategy<Value = ListenerConfig> {
+    any::<(bool, [u8; 2])>().prop_map(|(via, [a, b])| ListenerConfig {
         name: "http".parse().unwrap(),
         addresses: vec![ListenAddress::Ip(([127, 0, 0, 1], 80).into())],
         mode: Mode::Http,
         tls: false,
         trusted_proxies: vec![format!("{a}.{b}.0.0/16").parse().unwrap()],
         via,
-        ..Listener::default()
+        ..ListenerConfig::default()
     })
 }
 
@@ -558,9 +457,15 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
         let names: Vec<Name> = backends.iter().map(|backend| backend.name.clone()).collect();
         (Just(backends), vec(tcp_route(names.clone()), 0..5), vec(http_route(&names), 0..4))
     });
-    let certificates = (certificates(), authorities());
+    let certificates = (certificates(), authorities(), receivers());
     (plain, certificates, listeners(), http_listener(), rest).prop_map(
-        |(plain, (certificates, authorities), mut listeners, http, (mut backends, mut routes, requests))| {
+        |(
+            plain,
+            (certificates, authorities, notify),
+            mut listeners,
+            http,
+            (mut backends, mut routes, requests),
+        )| {
             let (
                 (workers, user, state_dir, watch, sandbox),
                 log,
@@ -576,10 +481,10 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 // Nobody is asked for TLS by a preamble behind a listener of HTTP.
                 backends.iter_mut().flat_map(|one| &mut one.tls).for_each(|tls| tls.preamble = None);
                 listeners.push(http);
-                listeners.push(Listener {
+                listeners.push(ListenerConfig {
                     name: "tcp".parse().unwrap(),
                     addresses: vec![ListenAddress::Ip(([127, 0, 0, 1], 81).into())],
-                    ..Listener::default()
+                    ..ListenerConfig::default()
                 });
             }
             // The challenge of letsencrypt is a handshake.
@@ -600,24 +505,22 @@ pub(crate) fn config() -> impl Strategy<Value = Config> {
                 }
             });
             let mut config = Config {
-                workers: workers.try_into().map_or(Workers::Auto, Workers::Count),
-                user,
-                state_dir,
-                watch,
-                sandbox,
+                process: ProcessSettings {
+                    workers: workers.try_into().map_or(Workers::Auto, Workers::Count),
+                    user,
+                    state_dir,
+                    watch,
+                    sandbox,
+                },
                 geoip: Some(FilePath::new("/countries.mmdb")),
                 admin: Admin { endpoint: admin, ..Admin::default() },
-                log,
-                access_log,
-                log_store,
-                metrics,
-                tracing,
+                telemetry: Telemetry { log, access_log, log_store, metrics, tracing, notify },
                 tls,
                 limits,
                 certificates,
                 authorities,
                 listeners,
-                error_pages: ErrorPages::default(),
+                error_pages: ErrorPageFiles::default(),
                 shared: Shared::default(),
                 routes,
                 backends,

@@ -4,26 +4,26 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use offramp_certs::Certificate;
 use offramp_certs::acme::schedule;
-use offramp_config::model::Authority;
+use offramp_config::model::AcmeAuthority;
 
 use super::Want;
 use super::attempt::date;
+use super::context::AcmeContext;
 use super::http::Client;
-use super::shop::Shop;
 
 /// The longest time without a question, where nothing was said of the next one.
 const LOOK: Duration = Duration::from_secs(3600);
-/// How often an authority is asked when it wants a certificate renewed: no more, and no less.
+/// The interval at which an authority is asked when it wants a certificate renewed: no more, and no less.
 const OFTEN: Duration = Duration::from_secs(60);
 const RARELY: Duration = Duration::from_secs(24 * 3600);
 /// After a question that had no answer.
 const UNANSWERED: Duration = Duration::from_secs(6 * 3600);
 
-/// What the authority says.
+/// The advice of the authority.
 #[derive(Default)]
 pub(super) struct Advice {
     window: Option<(SystemTime, SystemTime)>,
-    /// When it is asked next; absent before the first time.
+    /// The time of the next question; absent before the first.
     next: Option<SystemTime>,
 }
 
@@ -33,21 +33,21 @@ impl Advice {
         &mut self,
         want: &Want,
         certificate: &Certificate,
-        shop: &Shop,
+        context: &AcmeContext,
         now: SystemTime,
     ) {
         // A clock that was set back must not silence it.
         if self.next.is_some_and(|next| now < next && next < now + RARELY * 2) {
             return;
         }
-        let issuer = shop.storage.issuer(&want.subject);
+        let issuer = context.storage.issuer(&want.subject);
         let authority = want.authorities.iter().find(|one| Some(one.directory.as_str()) == issuer.as_deref());
         let Some(authority) = authority else {
             self.next = Some(now + RARELY);
             return;
         };
-        let _permit = shop.permits.acquire().await;
-        match ask(authority, certificate, shop).await {
+        let _permit = context.permits.acquire().await;
+        match ask(authority, certificate, context).await {
             Ok((window, wait)) => {
                 self.next = Some(now + wait.clamp(OFTEN, RARELY));
                 if self.window != Some(window) {
@@ -55,19 +55,19 @@ impl Advice {
                     let (names, start, end) = (want.names(), date(window.0), date(window.1));
                     let fields =
                         [("names", (&names).into()), ("start", (&start).into()), ("end", (&end).into())];
-                    shop.log.info("the authority suggests when to renew", &fields);
+                    context.log.info("the authority suggests when to renew", &fields);
                 }
             }
             Err(reason) => {
                 self.next = Some(now + UNANSWERED);
-                shop.log.debug("no advice of when to renew", &[("reason", (&reason).into())]);
+                context.log.debug("no advice of when to renew", &[("reason", (&reason).into())]);
             }
         }
     }
 
-    /// When the certificate is to be renewed.
-    pub(super) fn due(&self, certificate: &Certificate, want: &Want, shop: &Shop) -> SystemTime {
-        let random = shop.random((&want.subject, certificate.not_before));
+    /// The time of the renewal.
+    pub(super) fn due(&self, certificate: &Certificate, want: &Want, context: &AcmeContext) -> SystemTime {
+        let random = context.random((&want.subject, certificate.not_before));
         let (begun, end) = (certificate.not_before, certificate.not_after);
         match self.window {
             Some(window) => schedule::in_window(window.0, window.1, random).min(schedule::latest(begun, end)),
@@ -82,12 +82,12 @@ impl Advice {
 
 /// The window that the authority suggests, and in how long it wants to be asked again.
 async fn ask(
-    authority: &Authority,
+    authority: &AcmeAuthority,
     certificate: &Certificate,
-    shop: &Shop,
+    context: &AcmeContext,
 ) -> Result<((SystemTime, SystemTime), Duration), String> {
     let client = Client::new(authority)?;
-    let account = shop.account(authority, &client).await?;
+    let account = context.account(authority, &client).await?;
     let leaf = certificate.certified_key.cert.first().ok_or("no certificate")?;
     let id = instant_acme::CertificateIdentifier::try_from(leaf)?;
     let (info, wait) = account.renewal_info(&id).await.map_err(|error| error.to_string())?;

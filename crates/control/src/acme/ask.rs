@@ -11,17 +11,17 @@ use offramp_config::model::AskUrl;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long an answer may take: a handshake waits for it.
+/// The time limit of an answer: a handshake waits for it.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What was answered.
+/// The answer to a question about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Allowed,
     Denied,
 }
 
-/// Asks about `name`. No answer is an error, and so is one of 5xx: whoever answers so does not know.
+/// Asks about `name`. No answer is an error, and so is one of 5xx: such a server does not know.
 pub(super) async fn ask(url: &AskUrl, name: &str) -> Result<Answer, String> {
     let answered = timeout(LIMIT, exchange(url, name)).await;
     let status = answered.unwrap_or_else(|_| Err(format!("no response within {} s", LIMIT.as_secs())));

@@ -24,7 +24,7 @@ pub(super) struct Claim<'a> {
 }
 
 impl Claims {
-    /// Claims all of the names at once, as soon as nobody else has any of them.
+    /// Claims all of the names at once, as soon as no other order has any of them.
     pub(super) async fn claim(&self, names: BTreeSet<String>) -> Claim<'_> {
         loop {
             // Listened for before the look, so that none is missed.

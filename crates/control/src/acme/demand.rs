@@ -1,14 +1,14 @@
 //! Orders certificates for names that clients ask for (`certificate.on_demand`).
 //!
 //! Workers hand over each name once ([`Demand`]). It is asked about where the configuration says so, ordered within the
-//! rate, and kept by a keeper from then on. Whatever stops a name is remembered for a while, so that the next client who
+//! rate, and kept by a keeper from then on. Whatever stops a name is remembered for a while, so that the next client that
 //! asks for it costs nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use offramp_certs::DnsPattern;
-use offramp_certs::acme::on_demand::Pace;
+use offramp_certs::acme::on_demand::RateLimit;
 use offramp_certs::acme::schedule::Occasion;
 use offramp_certs::acme::{Demanded, Subject, UseMark};
 use offramp_config::Config;
@@ -20,8 +20,8 @@ use tokio::sync::mpsc::Receiver;
 
 use super::ask::{Answer, ask};
 use super::attempt::{Meanwhile, attempt};
+use super::context::AcmeContext;
 use super::pause::Bars;
-use super::shop::Shop;
 use super::{Terms, Want, key_type};
 
 /// Names that are asked about at a time, and in a second.
@@ -29,15 +29,15 @@ const ASKED_AT_ONCE: usize = 4;
 const ASKED_PER_SECOND: u32 = 20;
 /// Certificates on demand at most: a state directory is bounded, too.
 const MOST: usize = 10_000;
-/// How long a refusal of a name is remembered.
+/// The time for which a refusal of a name is remembered.
 const DENIED: Duration = Duration::from_secs(10 * 60);
 /// The same after orders that failed: less than five fit into the hour in which authorities allow five.
 const FAILED: Duration = Duration::from_secs(15 * 60);
 /// The same where the next client may have more luck.
 const LATER: Duration = Duration::from_secs(10);
-/// An order that nobody asked for again for so long is forgotten.
+/// An order without a new request for so long is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How often that is looked for.
+/// The interval between looks for forgotten ones.
 pub(super) const TIDIED: Duration = Duration::from_secs(24 * 3600);
 /// Between two warnings of the same.
 const QUIET: Duration = Duration::from_secs(60);
@@ -48,7 +48,7 @@ pub(crate) struct Rule {
     certificate: AcmeCertificate,
     on_demand: OnDemand,
     names: Vec<DnsPattern>,
-    /// Whether the name must be one that public authorities issue for.
+    /// Set if the name must be one that public authorities issue for.
     public: bool,
 }
 
@@ -70,7 +70,7 @@ impl Rule {
         acme.filter_map(rule).collect()
     }
 
-    /// Whether somebody is asked about names.
+    /// True if a service is asked about names.
     pub(crate) fn asks(&self) -> bool {
         self.on_demand.ask.is_some()
     }
@@ -80,14 +80,14 @@ impl Rule {
         &self.names
     }
 
-    /// The first rule by which `name` may have a certificate, and whether somebody is to be asked.
+    /// The first rule by which `name` may have a certificate, and whether `ask` is to be queried.
     pub(crate) fn find<'a>(rules: &'a [Self], name: &str) -> Option<(&'a Self, bool)> {
         let by_name = |rule: &&Self| rule.names.iter().any(|allowed| allowed.matches(name));
         let named = rules.iter().find(by_name).map(|rule| (rule, false));
         named.or_else(|| rules.iter().find(|rule| rule.asks()).map(|rule| (rule, true)))
     }
 
-    /// The certificate for `name`; `asks`: whether somebody is asked before each order.
+    /// The certificate for `name`; `asks`: set if `ask` is queried before each order.
     pub(crate) fn want(
         &self,
         name: &str,
@@ -112,8 +112,8 @@ impl Rule {
 }
 
 /// Orders names on demand.
-pub(super) struct Desk {
-    shop: Arc<Shop>,
+pub(super) struct DemandHandler {
+    context: Arc<AcmeContext>,
     demand: Arc<Demand>,
     asking: Semaphore,
     state: Mutex<State>,
@@ -123,11 +123,11 @@ struct State {
     rules: Arc<Vec<Rule>>,
     config: Arc<Config>,
     /// For each rule, how fast it orders.
-    orders: Vec<Pace>,
-    asks: Pace,
-    /// Names whose certificates are on disk, and not yet in what workers use.
+    orders: Vec<RateLimit>,
+    asks: RateLimit,
+    /// Names with certificates on disk that workers do not use yet.
     fresh: Vec<Pending>,
-    /// When a warning was written last.
+    /// The time of the last warning.
     warned: Option<Instant>,
 }
 
@@ -144,20 +144,20 @@ impl Drop for Pending {
     }
 }
 
-/// Why a name got no certificate, and for how long that holds.
+/// The reason why a name got no certificate, and the time for which that holds.
 struct Refusal(DemandOutcome, Option<Duration>);
 
-impl Desk {
-    pub(super) fn new(shop: Arc<Shop>, demand: Arc<Demand>) -> Arc<Self> {
+impl DemandHandler {
+    pub(super) fn new(context: Arc<AcmeContext>, demand: Arc<Demand>) -> Arc<Self> {
         let state = State {
             rules: Arc::default(),
             config: Arc::default(),
             orders: Vec::new(),
-            asks: Pace::new(ASKED_PER_SECOND, Duration::from_secs(1), Instant::now()),
+            asks: RateLimit::new(ASKED_PER_SECOND, Duration::from_secs(1), Instant::now()),
             fresh: Vec::new(),
             warned: None,
         };
-        Arc::new(Self { shop, demand, asking: Semaphore::new(ASKED_AT_ONCE), state: Mutex::new(state) })
+        Arc::new(Self { context, demand, asking: Semaphore::new(ASKED_AT_ONCE), state: Mutex::new(state) })
     }
 
     /// The configuration is another one.
@@ -169,7 +169,7 @@ impl Desk {
         let pace = |(index, rule): (usize, &Rule)| {
             let (count, per) = (rule.on_demand.rate.count.get(), rule.on_demand.rate.per.duration());
             let before = state.orders.get(index).filter(|pace| pace.is_of(count, per));
-            before.cloned().unwrap_or_else(|| Pace::new(count, per, now))
+            before.cloned().unwrap_or_else(|| RateLimit::new(count, per, now))
         };
         let orders = rules.iter().enumerate().map(pace).collect();
         state.orders = orders;
@@ -179,12 +179,12 @@ impl Desk {
     /// Takes names until the end of the process. There are never more tasks than names on their way.
     pub(super) async fn serve(self: Arc<Self>, names: &mut Receiver<Box<str>>) {
         while let Some(name) = names.recv().await {
-            let desk = Arc::clone(&self);
-            tokio::spawn(async move { desk.take(name).await });
+            let handler = Arc::clone(&self);
+            tokio::spawn(async move { handler.take(name).await });
         }
     }
 
-    /// The names whose certificates are on disk by now. Those who wait for them go on when the result is dropped.
+    /// The names with certificates on disk by now. Handshakes that wait for them go on when the result is dropped.
     pub(super) fn fresh(&self) -> Fresh {
         Fresh { _names: std::mem::take(&mut self.state().fresh) }
     }
@@ -195,7 +195,7 @@ impl Desk {
             Ok(()) => {
                 self.demand.count(DemandOutcome::Obtained);
                 self.state().fresh.push(pending);
-                self.shop.announce();
+                self.context.announce();
             }
             Err(Refusal(outcome, lasts)) => {
                 self.demand.count(outcome);
@@ -222,13 +222,13 @@ impl Desk {
             // Another process has obtained it, it came a moment ago, or it was not on demand before.
             return self.note(&want, name);
         }
-        if self.shop.lead().is_some() {
+        if self.context.lead().is_some() {
             return Err(Refusal(DemandOutcome::Busy, Some(LATER)));
         }
         if let Some(url) = rule.on_demand.ask.as_ref().filter(|_| asks) {
             self.may(url, name).await?;
         }
-        let failures = self.shop.failures(&want.subject);
+        let failures = self.context.failures(&want.subject);
         let barred = failures.earliest(now, Occasion::Due, 0).duration_since(now).unwrap_or_default();
         if !barred.is_zero() {
             return Err(Refusal(DemandOutcome::Failed, Some(barred)));
@@ -247,7 +247,7 @@ impl Desk {
         match ask(url, name).await {
             Ok(Answer::Allowed) => Ok(()),
             Ok(Answer::Denied) => {
-                self.shop.log.debug("a name may have no certificate", &[("name", name.into())]);
+                self.context.log.debug("a name may have no certificate", &[("name", name.into())]);
                 Err(Refusal(DemandOutcome::Denied, Some(DENIED)))
             }
             Err(reason) => {
@@ -258,10 +258,10 @@ impl Desk {
         }
     }
 
-    /// Refuses where every authority wants to be left alone: a name that nobody ordered before must not wake it.
+    /// Refuses where every authority wants to be left alone: a name without an earlier order must not wake it.
     fn paused(&self, want: &Want) -> Result<(), Refusal> {
         let own = Bars::default();
-        match self.shop.pauses(&own).shortest(&want.authorities, SystemTime::now()) {
+        match self.context.pauses(&own).shortest(&want.authorities, SystemTime::now()) {
             Some(wait) => Err(Refusal(DemandOutcome::Paused, Some(wait.max(LATER)))),
             None => Ok(()),
         }
@@ -280,7 +280,7 @@ impl Desk {
             self.warn("no certificate is ordered on demand: more names than the rate allows", &fields);
             return Err(over());
         }
-        if self.shop.storage.all_demanded().len() >= MOST {
+        if self.context.storage.all_demanded().len() >= MOST {
             let fields = [("name", name.into()), ("certificates", MOST.into())];
             self.warn("no certificate is ordered on demand: there are as many as there may be", &fields);
             return Err(over());
@@ -290,7 +290,7 @@ impl Desk {
 
     /// Notes that the certificate is one on demand, unless that was noted a short while ago.
     fn note(&self, want: &Want, name: &str) -> Result<(), Refusal> {
-        let storage = &self.shop.storage;
+        let storage = &self.context.storage;
         let now = SystemTime::now();
         if storage.demanded(&want.subject).is_some_and(|noted| !is_forgotten(&noted, FORGOTTEN / 2, now)) {
             return Ok(());
@@ -302,21 +302,21 @@ impl Desk {
         })
     }
 
-    /// Whether there is one that has not ended.
+    /// True if there is one that has not ended.
     fn has_certificate(&self, want: &Want, now: SystemTime) -> bool {
-        self.shop.storage.certificate(&want.subject, now).is_some_and(|one| now < one.not_after)
+        self.context.storage.certificate(&want.subject, now).is_some_and(|one| now < one.not_after)
     }
 
     async fn order(&self, want: &Want, name: &str) -> Result<(), Refusal> {
-        let storage = &self.shop.storage;
-        // Noted first, so that whoever finds the certificate knows what it is.
+        let storage = &self.context.storage;
+        // Noted first, so that a later look at the certificate knows its kind.
         self.note(want, name)?;
-        let _turn = self.shop.turns.take(&want.subject).await;
+        let _turn = self.context.turns.take(&want.subject).await;
         if self.has_certificate(want, SystemTime::now()) {
             // The keeper of the one that has ended has renewed it meanwhile.
             return Ok(());
         }
-        let _permit = self.shop.permits.acquire().await;
+        let _permit = self.context.permits.acquire().await;
         // Another order may have been refused during the wait.
         if let Err(refusal) = self.paused(want) {
             if self.has_certificate(want, SystemTime::now()) {
@@ -327,7 +327,7 @@ impl Desk {
             }
             return Err(refusal);
         }
-        if attempt(want, &self.shop, Meanwhile::Waits, &mut Bars::default()).await.is_ok() {
+        if attempt(want, &self.context, Meanwhile::Waits, &mut Bars::default()).await.is_ok() {
             return Ok(());
         }
         let now = SystemTime::now();
@@ -335,7 +335,7 @@ impl Desk {
             // The keeper of the one that has ended was faster.
             return Ok(());
         }
-        let next = self.shop.failures(&want.subject).earliest(now, Occasion::Due, 0).duration_since(now);
+        let next = self.context.failures(&want.subject).earliest(now, Occasion::Due, 0).duration_since(now);
         if storage.order(&want.subject).is_none() {
             // A flood of names must not fill the disk. What is to be known of the failure is known by name.
             storage.remove(&want.subject);
@@ -343,14 +343,14 @@ impl Desk {
         Err(Refusal(DemandOutcome::Failed, Some(next.unwrap_or_default().max(FAILED))))
     }
 
-    /// Removes what nobody has asked for in a long time: what was ordered and never obtained, and certificates that
+    /// Removes what was not requested for a long time: what was ordered and never obtained, and certificates that
     /// have ended and that no keeper looks after, as the configuration has no use for them any more.
     pub(super) fn tidy(&self) {
         let (rules, config) = {
             let state = self.state();
             (Arc::clone(&state.rules), Arc::clone(&state.config))
         };
-        let (storage, now) = (&self.shop.storage, SystemTime::now());
+        let (storage, now) = (&self.context.storage, SystemTime::now());
         for (kept, demanded) in storage.each_demanded() {
             if !is_forgotten(&demanded, FORGOTTEN, now) {
                 continue;
@@ -367,14 +367,14 @@ impl Desk {
         }
     }
 
-    /// At most once a minute: names come from anybody.
+    /// At most once a minute: any client can choose names.
     fn warn(&self, message: &str, fields: &[LogField<'_>]) {
         let now = Instant::now();
         let mut state = self.state();
         if state.warned.is_none_or(|at| now.duration_since(at) >= QUIET) {
             state.warned = Some(now);
             drop(state);
-            self.shop.log.warn(message, fields);
+            self.context.log.warn(message, fields);
         }
     }
 
@@ -383,13 +383,13 @@ impl Desk {
     }
 }
 
-/// Whether no client has asked for it for so long.
+/// True if no client has asked for it for so long.
 fn is_forgotten(demanded: &Demanded, after: Duration, now: SystemTime) -> bool {
     // What was noted after `now` was noted before the clock was set back.
     now.duration_since(demanded.used_at()).is_ok_and(|since| since > after)
 }
 
-/// Names whose certificates are about to be in use. Whoever waits for them goes on when this is dropped.
+/// Names with certificates that are about to be in use. Handshakes that wait for them go on when this is dropped.
 pub(crate) struct Fresh {
     _names: Vec<Pending>,
 }

@@ -8,36 +8,36 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::pin;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use offramp_certs::acme::dns_update::{Algorithm, TsigKey, Update};
+use offramp_certs::acme::dns_update::{TsigHmac, TsigKey, Update};
 use offramp_certs::read_secret;
 use offramp_config::model::{DnsUpdate, TsigAlgorithm};
 use offramp_net::process::kill_group;
+use offramp_process::{Helper, StartedProgram, challenge_record, dns_hook};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::Child;
 use tokio::time::timeout;
 
 use super::name_server;
-use crate::helper::{Helper, Started};
 
-/// How long the program may take.
+/// The time limit of the program.
 const LIMIT: Duration = Duration::from_secs(120);
-/// How long its output is read after it has ended: a process that it has left behind may keep the output open.
+/// The time for which its output is read after its end: a process that it has left behind may keep the output open.
 const REST: Duration = Duration::from_millis(500);
-/// How much of its output is kept for the message.
+/// The part of its output that is kept for the message, in bytes.
 const SHOWN: usize = 400;
 
-/// What is to be done with a record.
+/// The change of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Add it to those of its name.
     Present,
-    /// Remove it.
+    /// Remove it from those of its name.
     Cleanup,
 }
 
@@ -55,13 +55,13 @@ impl Action {
 pub(super) struct Record {
     /// The name that is proved, without `*.`.
     pub(super) domain: String,
-    /// What the record says.
+    /// The text of the record.
     pub(super) value: String,
 }
 
 impl Record {
     pub(super) fn name(&self) -> String {
-        name(&self.domain)
+        challenge_record(&self.domain)
     }
 }
 
@@ -77,26 +77,6 @@ pub(super) async fn hook(
     })
 }
 
-/// How the program is started: action, name without its prefix, and value.
-pub(crate) fn command(program: &Path, [action, domain, value]: [&str; 3]) -> Command {
-    let record = name(domain);
-    let mut command = Command::new(program);
-    command
-        .args([action, &record, value])
-        .env("OFFRAMP_ACME_ACTION", action)
-        .env("OFFRAMP_ACME_DOMAIN", domain)
-        .env("OFFRAMP_ACME_RECORD", record)
-        .env("OFFRAMP_ACME_VALUE", value)
-        // Nobody but this process speaks to the service manager.
-        .env_remove("NOTIFY_SOCKET")
-        .stdin(Stdio::null());
-    command
-}
-
-fn name(domain: &str) -> String {
-    format!("_acme-challenge.{domain}")
-}
-
 /// Has a name server make the change; `id` is random.
 pub(super) async fn update(
     server: &DnsUpdate,
@@ -109,8 +89,8 @@ pub(super) async fn update(
     let secret = BASE64_STANDARD.decode(text.as_bytes());
     let secret = secret.map_err(|_| format!("{path}: a TSIG key is written in base64"))?;
     let algorithm = match server.algorithm {
-        TsigAlgorithm::HmacSha256 => Algorithm::HmacSha256,
-        TsigAlgorithm::HmacSha512 => Algorithm::HmacSha512,
+        TsigAlgorithm::HmacSha256 => TsigHmac::HmacSha256,
+        TsigAlgorithm::HmacSha512 => TsigHmac::HmacSha512,
     };
     let key = TsigKey::new(server.key_name.as_str(), algorithm, &secret)?;
     let (zone, name) = (server.zone.as_str(), record.name());
@@ -145,8 +125,8 @@ async fn run(
 enum Hook {
     /// A child of this process.
     Own(Child),
-    /// Started by the helper, which kills it with all that it has started once nobody waits for it.
-    Helped(Started),
+    /// Started by the helper, which kills it with its children once no order waits for it.
+    Helped(StartedProgram),
 }
 
 impl Hook {
@@ -159,7 +139,7 @@ impl Hook {
                 Hook::Helped(helper.hook(program, words, [OwnedFd::from(out), OwnedFd::from(err)])?)
             }
             None => {
-                let mut command = tokio::process::Command::from(command(program, words));
+                let mut command = tokio::process::Command::from(dns_hook(program, words));
                 Hook::Own(command.process_group(0).stdout(out).stderr(err).kill_on_drop(true).spawn()?)
             }
         };
@@ -202,7 +182,7 @@ impl Hook {
 }
 
 impl Drop for Hook {
-    /// A program that nobody waits for any more is killed, with all that it has started.
+    /// A program without an order that waits for it is killed, with its children.
     fn drop(&mut self) {
         if let Hook::Own(child) = self
             && let Some(leader) = child.id()
@@ -230,7 +210,7 @@ fn shown(kept: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use offramp_testkit::process::write_program;
 
     use super::*;
 
@@ -238,8 +218,7 @@ mod tests {
     fn outcome(script: &str, limit: Duration) -> Result<(), String> {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("hook");
-        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&program, &format!("#!/bin/sh\n{script}\n"));
         let record = Record { domain: "example.org".into(), value: "value".into() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(run(None, &program, Action::Present, &record, limit))
@@ -277,8 +256,7 @@ mod tests {
         let (program, file) = (folder.path().join("hook"), folder.path().join("pid"));
         let text =
             format!("#!/bin/sh\nsleep 1000 & echo $! > {0}.new; mv {0}.new {0}; wait\n", file.display());
-        std::fs::write(&program, text).unwrap();
-        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&program, &text);
         let record = Record { domain: "example.org".into(), value: "value".into() };
         let begun = async {
             while !file.exists() {
@@ -293,7 +271,7 @@ mod tests {
         let pid = std::fs::read_to_string(file).unwrap();
         let status = format!("/proc/{}/stat", pid.trim());
         let gone = async {
-            // Gone, or dead and not yet waited for by whoever has it now.
+            // Gone, or a zombie that its new parent has not waited for.
             while std::fs::read_to_string(&status).is_ok_and(|status| !status.contains(") Z ")) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }

@@ -12,13 +12,13 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use offramp_certs::client_auth::load_roots;
-use offramp_config::model::Authority;
+use offramp_config::model::AcmeAuthority;
+use offramp_sources::web::{Unanswered, Web};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::pause::{Pause, Scope};
 use super::repair::repaired;
-use crate::web::{Unanswered, Web};
 
 /// For a request and its whole response.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -32,14 +32,14 @@ const LONGEST_WAIT: u64 = 30 * 24 * 3600;
 const UNSAID: u64 = 6 * 3600;
 /// The namespace of problems (RFC 8555 section 6.7).
 const PROBLEM: &str = "urn:ietf:params:acme:error:";
-/// How much of a response that is no problem document is shown.
+/// The part of a response that is no problem document that is shown, in bytes.
 const SHOWN: usize = 120;
 
 /// A client for one authority. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Client {
     web: Web,
-    /// How long the last refusal asked to wait, in seconds, and its body.
+    /// The wait that the last refusal asked for, in seconds, and its body.
     refusal: Arc<Mutex<Option<(u64, Bytes)>>>,
     /// Set while the network keeps the authority from answering.
     unreachable: Arc<AtomicBool>,
@@ -47,7 +47,7 @@ pub(super) struct Client {
 
 impl Client {
     /// A client that checks the authority against its `ca`, or against the system's authorities.
-    pub(super) fn new(authority: &Authority) -> Result<Self, String> {
+    pub(super) fn new(authority: &AcmeAuthority) -> Result<Self, String> {
         let roots = match &authority.ca {
             None => None,
             Some(ca) => {
@@ -114,7 +114,7 @@ impl HttpClient for Client {
     }
 }
 
-/// What is wrong with a response that is none of ACME's (RFC 8555 section 6.7): a page for people, or an error without a
+/// The fault of a response that is none of ACME's (RFC 8555 section 6.7): a page for people, or an error without a
 /// problem document.
 fn strange(response: &Response<Bytes>, refused: bool) -> Option<String> {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("no type");
@@ -154,12 +154,12 @@ fn retry_after(headers: &HeaderMap) -> Option<u64> {
     Some(at.duration_since(SystemTime::now()).unwrap_or_default().as_secs())
 }
 
-/// Whether the authority may be asked again at once: it only wants a fresh nonce (RFC 8555 section 6.5).
+/// True if the authority may be asked again at once: it only wants a fresh nonce (RFC 8555 section 6.5).
 pub(super) fn is_bad_nonce(error: &Error) -> bool {
     is_of_type(error, "badNonce")
 }
 
-/// Whether the error is of this type of ACME's.
+/// True if the error has this type of ACME.
 pub(super) fn is_of_type(error: &Error, kind: &str) -> bool {
     let Error::Api(problem) = error else { return false };
     let found = problem.r#type.as_deref().and_then(|kind| kind.strip_prefix(PROBLEM));

@@ -7,6 +7,7 @@ use offramp_certs::Certificate;
 use offramp_certs::acme::Demanded;
 use offramp_certs::acme::on_demand::is_used;
 use offramp_certs::acme::schedule::{self, Occasion};
+use offramp_process::supervise::{self, Pauses};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::time::sleep;
@@ -14,39 +15,39 @@ use tokio::time::sleep;
 use super::advice::Advice;
 use super::ask::{Answer, ask};
 use super::attempt::{Meanwhile, Outcome, attempt, date};
+use super::context::AcmeContext;
 use super::pause::{Bars, QuickTries};
-use super::shop::Shop;
 use super::{Terms, Want};
-use crate::supervise::{self, Pauses};
 
 /// The longest time without a look at the clock: timers do not notice that it was set or that the machine slept.
 const LOOK: Duration = Duration::from_secs(3600);
 /// Until another look for a certificate that is gone.
 const GONE: Duration = Duration::from_secs(60);
 
-/// What a keeper is told.
+/// A message to a keeper.
 #[derive(Debug)]
 pub(super) enum Prompt {
-    /// Somebody may have put right what was wrong.
+    /// The cause of a failure may have been corrected.
     Retry,
-    /// Somebody wants the certificate renewed now, and waits to be told what came of it.
+    /// An operator wants the certificate renewed now, and waits for the outcome.
     Renew(oneshot::Sender<Outcome>),
 }
 
 /// Keeps a certificate until it is aborted.
-pub(super) async fn guard(want: Want, shop: Arc<Shop>, prompts: Receiver<Prompt>) {
+pub(super) async fn guard(want: Want, context: Arc<AcmeContext>, prompts: Receiver<Prompt>) {
     let names = want.names();
     let prompts = Arc::new(Mutex::new(prompts));
-    let begin = || keep(want.clone(), Arc::clone(&shop), Arc::clone(&prompts));
-    supervise::run(&format!("renewal of {names}"), &shop.log, Pauses::of(LOOK), begin).await;
+    let begin = || keep(want.clone(), Arc::clone(&context), Arc::clone(&prompts));
+    supervise::run(&format!("renewal of {names}"), &context.log, Pauses::of(LOOK), begin).await;
 }
 
-async fn keep(want: Want, shop: Arc<Shop>, prompts: Arc<Mutex<Receiver<Prompt>>>) {
+async fn keep(want: Want, context: Arc<AcmeContext>, prompts: Arc<Mutex<Receiver<Prompt>>>) {
     let prompts = prompts.lock_owned().await;
-    let seen = shop.storage.certificate(&want.subject, SystemTime::now()).map(|one| one.not_before);
+    let seen = context.storage.certificate(&want.subject, SystemTime::now()).map(|one| one.not_before);
     let (advice, asked) = Default::default();
     let bars = Bars::with_quick_tries();
-    let mut keeper = Keeper { want, shop, prompts, occasion: Occasion::Prompted, advice, bars, seen, asked };
+    let mut keeper =
+        Keeper { want, context, prompts, occasion: Occasion::Prompted, advice, bars, seen, asked };
     loop {
         keeper.step().await;
     }
@@ -55,30 +56,30 @@ async fn keep(want: Want, shop: Arc<Shop>, prompts: Arc<Mutex<Receiver<Prompt>>>
 /// A certificate, and what is known of it.
 struct Keeper {
     want: Want,
-    shop: Arc<Shop>,
+    context: Arc<AcmeContext>,
     prompts: OwnedMutexGuard<Receiver<Prompt>>,
     occasion: Occasion,
     advice: Advice,
     bars: Bars,
     /// The beginning of the certificate that was announced last.
     seen: Option<SystemTime>,
-    /// Who waits for a renewal.
+    /// The requesters of a renewal.
     asked: Vec<oneshot::Sender<Outcome>>,
 }
 
 impl Keeper {
     async fn step(&mut self) {
-        if let Some(wait) = self.shop.lead() {
+        if let Some(wait) = self.context.lead() {
             self.follow_the_leader(wait).await;
             return;
         }
         let now = SystemTime::now();
-        let certificate = self.shop.storage.certificate(&self.want.subject, now);
+        let certificate = self.context.storage.certificate(&self.want.subject, now);
         let worth = match (&self.want.on_demand, &certificate) {
             (None, _) => Worth::Renewal,
             (Some(terms), Some(certificate)) => self.worth(terms, certificate, now),
             (Some(_), None) => {
-                // Somebody has removed it. The next client who asks for the name gets another.
+                // An operator has removed it. The next client that asks for the name gets another.
                 self.answer(&Err("there is no such certificate any more".into()));
                 self.pause(GONE).await;
                 return;
@@ -88,13 +89,13 @@ impl Keeper {
             return self.give_up();
         }
         if let Some(certificate) = &certificate {
-            self.advice.seek(&self.want, certificate, &self.shop, now).await;
+            self.advice.seek(&self.want, certificate, &self.context, now).await;
         }
         let due = match &certificate {
             Some(certificate) if self.asked.is_empty() => {
-                let obtained = self.shop.storage.obtained(&self.want.subject).unwrap_or(UNIX_EPOCH);
+                let obtained = self.context.storage.obtained(&self.want.subject).unwrap_or(UNIX_EPOCH);
                 let floor = schedule::not_sooner(obtained, certificate.not_after, now);
-                self.advice.due(certificate, &self.want, &self.shop).max(floor)
+                self.advice.due(certificate, &self.want, &self.context).max(floor)
             }
             _ => now,
         };
@@ -135,11 +136,11 @@ impl Keeper {
     async fn follow_the_leader(&mut self, wait: Duration) {
         self.answer(&Err("another process has the lock of the state directory, and orders".into()));
         sleep(wait).await;
-        let found = self.shop.storage.certificate(&self.want.subject, SystemTime::now());
+        let found = self.context.storage.certificate(&self.want.subject, SystemTime::now());
         let found = found.map(|one| one.not_before);
         if found != self.seen {
             self.seen = found;
-            self.shop.announce();
+            self.context.announce();
         }
     }
 
@@ -158,11 +159,12 @@ impl Keeper {
 
     /// Before when no order is begun, because others have failed, or because every authority wants to be left alone.
     fn not_before(&self, now: SystemTime) -> SystemTime {
-        let random = self.shop.random((&self.want.subject, now));
-        let failures = self.shop.failures(&self.want.subject);
-        let by_name = |authority| self.shop.barred(authority, &self.want.subject, now);
+        let random = self.context.random((&self.want.subject, now));
+        let failures = self.context.failures(&self.want.subject);
+        let by_name = |authority| self.context.barred(authority, &self.want.subject, now);
         let validated = self.want.authorities.iter().map(by_name).min().unwrap_or(now);
-        let paused = self.shop.pauses(&self.bars).shortest(&self.want.authorities, now).unwrap_or_default();
+        let paused =
+            self.context.pauses(&self.bars).shortest(&self.want.authorities, now).unwrap_or_default();
         let soon = self.bars.quick.and_then(|quick| quick.next());
         // What failed before the network did says nothing of how soon it is back.
         let occasion = if soon.is_some() { Occasion::Prompted } else { self.occasion };
@@ -171,28 +173,28 @@ impl Keeper {
     }
 
     async fn renew(&mut self, is_renewal: bool) {
-        let shop = Arc::clone(&self.shop);
+        let context = Arc::clone(&self.context);
         let want = self.want.clone();
-        let before = shop.storage.obtained(&want.subject);
-        let _turn = shop.turns.take(&want.subject).await;
-        if self.asked.is_empty() && shop.storage.obtained(&want.subject) != before {
+        let before = context.storage.obtained(&want.subject);
+        let _turn = context.turns.take(&want.subject).await;
+        if self.asked.is_empty() && context.storage.obtained(&want.subject) != before {
             // A client has asked for the name, and it was ordered for that.
             let now = SystemTime::now();
-            self.seen = shop.storage.certificate(&want.subject, now).map(|one| one.not_before);
-            return shop.announce();
+            self.seen = context.storage.certificate(&want.subject, now).map(|one| one.not_before);
+            return context.announce();
         }
         // The semaphore is never closed.
-        let _permit = shop.permits.acquire().await;
+        let _permit = context.permits.acquire().await;
         self.occasion = Occasion::Due;
         let meanwhile = match (is_renewal, &self.want.on_demand) {
             (true, _) => Meanwhile::Old,
             (false, None) => Meanwhile::LocalCa,
             (false, Some(_)) => Meanwhile::Waits,
         };
-        let outcome = attempt(&self.want, &shop, meanwhile, &mut self.bars).await;
+        let outcome = attempt(&self.want, &context, meanwhile, &mut self.bars).await;
         if outcome.is_ok() {
             self.advice = Advice::default();
-            shop.announce();
+            context.announce();
         }
         while let Ok(prompt) = self.prompts.try_recv() {
             match prompt {
@@ -204,32 +206,32 @@ impl Keeper {
         }
         self.answer(&outcome);
         let now = SystemTime::now();
-        self.seen = shop.storage.certificate(&self.want.subject, now).map(|one| one.not_before);
+        self.seen = context.storage.certificate(&self.want.subject, now).map(|one| one.not_before);
     }
 
     fn answer(&mut self, outcome: &Outcome) {
         for answer in self.asked.drain(..) {
-            // Whoever asked may have gone.
+            // The requester may be gone.
             let _ = answer.send(outcome.clone());
         }
     }
 }
 
-/// What a certificate on demand is worth.
+/// The worth of a certificate on demand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Worth {
     /// It is renewed when it is due: clients use it.
     Renewal,
     /// It may be used again.
     Waiting,
-    /// It has ended.
+    /// The certificate has expired.
     Nothing,
 }
 
 impl Keeper {
     /// Notes whether clients use a certificate on demand, and says what it is worth.
     fn worth(&self, terms: &Terms, certificate: &Certificate, now: SystemTime) -> Worth {
-        let storage = &self.shop.storage;
+        let storage = &self.context.storage;
         let subject = &self.want.subject;
         let noted = storage.demanded(subject);
         let last = noted.as_ref().map_or(UNIX_EPOCH, Demanded::used_at);
@@ -237,7 +239,9 @@ impl Keeper {
             let name = noted.map_or_else(|| self.want.names(), |noted| noted.name);
             let used = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
             if let Err(error) = storage.keep_demanded(subject, &Demanded { name, used }) {
-                self.shop.log.warn("cannot note that a certificate is used", &[("reason", (&error).into())]);
+                self.context
+                    .log
+                    .warn("cannot note that a certificate is used", &[("reason", (&error).into())]);
                 // It is looked at again.
                 terms.mark.set();
             }
@@ -252,7 +256,7 @@ impl Keeper {
         }
     }
 
-    /// Whether whoever is asked about the name says that it may have no certificate any more. Without an answer the one
+    /// True if the service that decides about the name refuses it a certificate. Without an answer the one
     /// before holds.
     async fn is_denied(&self) -> bool {
         let Some(url) = self.want.on_demand.as_ref().and_then(|terms| terms.ask.as_ref()) else {
@@ -261,7 +265,7 @@ impl Keeper {
         let names = self.want.names();
         match ask(url, &names).await {
             Ok(Answer::Denied) => {
-                self.shop
+                self.context
                     .log
                     .info("a certificate is not renewed: the name is denied", &[("names", (&names).into())]);
                 true
@@ -269,44 +273,45 @@ impl Keeper {
             Ok(Answer::Allowed) => false,
             Err(reason) => {
                 let fields = [("names", (&names).into()), ("reason", (&reason).into())];
-                self.shop.log.warn("nobody says whether a name may still have a certificate", &fields);
+                self.context.log.warn("nobody says whether a name may still have a certificate", &fields);
                 false
             }
         }
     }
 
-    /// The end of a certificate on demand that nobody uses.
+    /// Gives up a certificate on demand that is not used any more.
     fn give_up(&self) {
         let names = self.want.names();
-        self.shop.log.info("a certificate on demand has ended unused", &[("names", (&names).into())]);
-        self.shop.storage.remove(&self.want.subject);
-        self.shop.announce();
+        self.context.log.info("a certificate on demand has ended unused", &[("names", (&names).into())]);
+        self.context.storage.remove(&self.want.subject);
+        self.context.announce();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use offramp_certs::acme::{KeyType, Subject};
-    use offramp_config::model::Authority;
+    use offramp_config::model::AcmeAuthority;
     use offramp_observe::Log;
 
     use super::*;
 
-    /// A keeper of a certificate that nobody issues: nothing listens where its authority should be.
+    /// A keeper of a certificate that is never issued: nothing listens where its authority should be.
     async fn keeper(state: &std::path::Path) -> (Keeper, tokio::sync::mpsc::Sender<Prompt>) {
         let (announce, _) = tokio::sync::mpsc::unbounded_channel();
         let orders = Arc::default();
-        let shop = Shop::new(state, offramp_proxy::Challenges::none(), orders, Log::silent(), announce);
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let context =
+            AcmeContext::new(state, offramp_proxy::Challenges::none(), orders, Log::silent(), announce);
+        let free = offramp_testkit::process::free_address();
         let directory = format!("https://{free}/dir").parse().unwrap();
-        let authority = Authority::new("own".parse().unwrap(), directory);
+        let authority = AcmeAuthority::new("own".parse().unwrap(), directory);
         let subject = Subject::new(&["a.test"], KeyType::P256).unwrap();
         let want = Want { subject, reuse_key: false, authorities: vec![authority], on_demand: None };
         let (sender, prompts) = tokio::sync::mpsc::channel(4);
         let prompts = Arc::new(Mutex::new(prompts)).lock_owned().await;
         let (advice, bars, asked) = Default::default();
-        let (shop, occasion) = (Arc::new(shop), Occasion::Due);
-        (Keeper { want, shop, prompts, occasion, advice, bars, seen: None, asked }, sender)
+        let (context, occasion) = (Arc::new(context), Occasion::Due);
+        (Keeper { want, context, prompts, occasion, advice, bars, seen: None, asked }, sender)
     }
 
     #[tokio::test]
@@ -319,7 +324,7 @@ mod tests {
         prompts.try_send(Prompt::Renew(second)).unwrap();
         keeper.step().await;
         assert_eq!(outcome.await.unwrap().unwrap_err(), other.await.unwrap().unwrap_err());
-        assert_eq!(keeper.shop.failures(&keeper.want.subject).count, 1);
+        assert_eq!(keeper.context.failures(&keeper.want.subject).count, 1);
         // A reload in between is another matter.
         assert_eq!(keeper.occasion, Occasion::Due);
         prompts.try_send(Prompt::Retry).unwrap();

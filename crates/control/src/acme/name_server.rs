@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
-use offramp_certs::acme::dns_update::{Answer, NoAnswer, Pending, TsigKey, Update};
+use offramp_certs::acme::dns_update::{NoAnswer, PendingUpdate, TsigKey, Update, UpdateOutcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long an answer over UDP is awaited, and how often it is asked for.
+/// The time limit of an answer over UDP, and the number of attempts.
 const UDP: Duration = Duration::from_secs(3);
 const TRIES: u32 = 2;
 /// For the whole conversation over TCP.
@@ -30,11 +30,11 @@ pub(super) async fn update(
 async fn converse(server: SocketAddr, change: &Update<'_>, key: &TsigKey, id: u16) -> Result<(), String> {
     let (message, pending) = change.signed(id, key, SystemTime::now())?;
     for _ in 0..TRIES {
-        // Nobody there, or a datagram that got lost: TCP has the last word.
+        // No server there, or a lost datagram: TCP decides.
         match over_udp(server, &message, &pending).await {
-            Ok(Some(Answer::Done)) => return Ok(()),
-            Ok(Some(Answer::Refused(why))) => return Err(why),
-            Ok(Some(Answer::Truncated)) | Err(_) => break,
+            Ok(Some(UpdateOutcome::Done)) => return Ok(()),
+            Ok(Some(UpdateOutcome::Refused(why))) => return Err(why),
+            Ok(Some(UpdateOutcome::Truncated)) | Err(_) => break,
             Ok(None) => {}
         }
     }
@@ -44,14 +44,18 @@ async fn converse(server: SocketAddr, change: &Update<'_>, key: &TsigKey, id: u1
     let answer = answered.map_err(|_| format!("no answer within {} s", TCP.as_secs()))?;
     let answer = answer.map_err(|error| error.to_string())?;
     match pending.check(&answer).map_err(|why: NoAnswer| why.to_string())? {
-        Answer::Done => Ok(()),
-        Answer::Refused(why) => Err(why),
-        Answer::Truncated => Err("the answer is truncated even over TCP".into()),
+        UpdateOutcome::Done => Ok(()),
+        UpdateOutcome::Refused(why) => Err(why),
+        UpdateOutcome::Truncated => Err("the answer is truncated even over TCP".into()),
     }
 }
 
 /// Sends the message and waits for what answers it; nothing where nothing comes.
-async fn over_udp(server: SocketAddr, message: &[u8], pending: &Pending) -> std::io::Result<Option<Answer>> {
+async fn over_udp(
+    server: SocketAddr,
+    message: &[u8],
+    pending: &PendingUpdate,
+) -> std::io::Result<Option<UpdateOutcome>> {
     let any: IpAddr =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).await?;
@@ -60,7 +64,7 @@ async fn over_udp(server: SocketAddr, message: &[u8], pending: &Pending) -> std:
     let deadline = Instant::now() + UDP;
     let mut datagram = [0; DATAGRAM];
     while let Ok(received) = timeout_at(deadline, socket.recv(&mut datagram)).await {
-        // What is none of ours may have been sent by anybody.
+        // What is none of ours may come from any sender.
         if let Ok(answer) = pending.check(&datagram[..received?]) {
             return Ok(Some(answer));
         }

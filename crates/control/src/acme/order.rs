@@ -7,18 +7,18 @@ use instant_acme::{
 };
 use offramp_certs::Certificate;
 use offramp_certs::acme::{PendingOrder, request};
-use offramp_config::model::Authority;
+use offramp_config::model::AcmeAuthority;
 use tokio::time::{sleep, timeout};
 
 use super::Want;
+use super::context::{AcmeContext, insist, is_unknown_account};
 use super::http::{Client, is_of_type};
 use super::pause::Pause;
 use super::prove::{Unproved, prove, sweep};
-use super::shop::{Shop, insist, is_unknown_account};
 
 /// For a whole order: with dns-01 it is minutes.
 const LIMIT: Duration = Duration::from_secs(3600);
-/// How long the authority may take to sign.
+/// The time for the authority to sign.
 const SIGNING: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
@@ -28,17 +28,17 @@ const STEPS: u32 = 12;
 /// The longest wait for an order to become what its authority has said that it is.
 const LONGEST_SETTLING: Duration = Duration::from_secs(60);
 
-/// How often one order is gone on with. An order that an authority neither ends nor lets succeed must not keep another one
-/// from being placed; one that a process leaves which is killed again and again has come to its end by then.
+/// The number of times that one order is continued. An order that an authority neither ends nor lets succeed must not
+/// keep another one from being placed; one that a process leaves which is killed again and again has come to its end by then.
 const MOST_RESUMED: u32 = 8;
 
 /// The longest reason of a failure that is logged, in characters.
 const LONGEST_REASON: usize = 1000;
 
-/// How the library says that an authority has not repeated what an order replaces.
+/// The error of the library for an authority that has not repeated what an order replaces.
 const NOT_REPLACED: &str = "replaces field mismatch";
 
-/// Why there is no certificate.
+/// The reason why there is no certificate.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) reason: String,
@@ -49,11 +49,15 @@ pub(super) struct Failure {
 }
 
 /// Obtains the certificate and puts it on disk.
-pub(super) async fn order(want: &Want, authority: &Authority, shop: &Shop) -> Result<Certificate, Failure> {
+pub(super) async fn order(
+    want: &Want,
+    authority: &AcmeAuthority,
+    context: &AcmeContext,
+) -> Result<Certificate, Failure> {
     let client =
         Client::new(authority).map_err(|reason| Failure { reason, pause: None, is_network: false })?;
     let limit = limit(authority);
-    let outcome = timeout(limit, obtain(want, authority, shop, &client)).await;
+    let outcome = timeout(limit, obtain(want, authority, context, &client)).await;
     let outcome = outcome.unwrap_or_else(|_| Err(format!("not done within {} s", limit.as_secs()).into()));
     let names: Vec<String> = want.subject.names().iter().map(ToString::to_string).collect();
     let failure = |Unproved { reason, .. }| Failure {
@@ -64,8 +68,8 @@ pub(super) async fn order(want: &Want, authority: &Authority, shop: &Shop) -> Re
     outcome.map_err(failure)
 }
 
-/// How long an order may take. What the operator has it wait for DNS, an hour at most, comes on top.
-fn limit(authority: &Authority) -> Duration {
+/// The time limit of an order. What the operator has it wait for DNS, an hour at most, comes on top.
+fn limit(authority: &AcmeAuthority) -> Duration {
     LIMIT + authority.dns_wait
 }
 
@@ -80,24 +84,24 @@ fn bounded(mut reason: String) -> String {
 
 async fn obtain(
     want: &Want,
-    authority: &Authority,
-    shop: &Shop,
+    authority: &AcmeAuthority,
+    context: &AcmeContext,
     client: &Client,
 ) -> Result<Certificate, Unproved> {
-    sweep(&want.subject, authority, shop).await;
-    let account = shop.account(authority, client).await?;
-    let (mut order, pending) = match resume(want, authority, shop, &account).await? {
+    sweep(&want.subject, authority, context).await;
+    let account = context.account(authority, client).await?;
+    let (mut order, pending) = match resume(want, authority, context, &account).await? {
         Some(resumed) => resumed,
-        None => begin(want, authority, shop, client, account).await?,
+        None => begin(want, authority, context, client, account).await?,
     };
     let mut settling = Duration::from_secs(1);
     for _ in 0..STEPS {
         match order.state().status {
             OrderStatus::Pending => {
-                if let Err(unproved) = prove(&mut order, &want.subject, authority, shop).await {
+                if let Err(unproved) = prove(&mut order, &want.subject, authority, context).await {
                     if !unproved.invalid.is_empty() {
                         // It has ended with the first name that was looked for in vain (RFC 8555 section 7.1.6).
-                        shop.storage.forget_order(&want.subject);
+                        context.storage.forget_order(&want.subject);
                     }
                     return Err(unproved);
                 }
@@ -123,10 +127,10 @@ async fn obtain(
                     insist!(order.poll_certificate(&SIGNING).await)
                 };
                 let chain = chain.map_err(|error| error.to_string())?;
-                return Ok(keep(want, authority, shop, &chain, &pending)?);
+                return Ok(keep(want, authority, context, &chain, &pending)?);
             }
             OrderStatus::Invalid => {
-                shop.storage.forget_order(&want.subject);
+                context.storage.forget_order(&want.subject);
                 return Err(reason_of(&mut order).into());
             }
         }
@@ -141,19 +145,20 @@ async fn settle(order: &mut Order, wait: &mut Duration) -> Result<(), String> {
     insist!(order.refresh().await.map(|_| ())).map_err(|error| error.to_string())
 }
 
-/// Puts what was issued in its place. An order whose certificate is of no use has ended; one whose certificate could
+/// Puts what was issued in its place. An order with a useless certificate has ended; one with a certificate that could
 /// only not be written goes on from here.
 fn keep(
     want: &Want,
-    authority: &Authority,
-    shop: &Shop,
+    authority: &AcmeAuthority,
+    context: &AcmeContext,
     chain: &str,
     pending: &PendingOrder,
 ) -> Result<Certificate, String> {
     let issuer = authority.directory.as_str();
-    let kept = shop.storage.keep_certificate(&want.subject, chain, &pending.key, issuer, SystemTime::now());
+    let kept =
+        context.storage.keep_certificate(&want.subject, chain, &pending.key, issuer, SystemTime::now());
     if !matches!(kept, Err(offramp_certs::Error::Io { .. })) {
-        shop.storage.forget_order(&want.subject);
+        context.storage.forget_order(&want.subject);
     }
     kept.map_err(|error| format!("what the authority issued: {error}"))
 }
@@ -166,11 +171,11 @@ fn reason_of(order: &mut Order) -> String {
 /// The order that is under way with this authority, if it can go on.
 async fn resume(
     want: &Want,
-    authority: &Authority,
-    shop: &Shop,
+    authority: &AcmeAuthority,
+    context: &AcmeContext,
     account: &Account,
 ) -> Result<Option<(Order, PendingOrder)>, String> {
-    let Some(mut pending) = shop.storage.order(&want.subject) else { return Ok(None) };
+    let Some(mut pending) = context.storage.order(&want.subject) else { return Ok(None) };
     let fits = !pending.url.is_empty()
         && pending.resumed < MOST_RESUMED
         && pending.directory == authority.directory.as_str()
@@ -182,19 +187,19 @@ async fn resume(
     match insist!(account.order(pending.url.clone()).await) {
         Ok(mut order) => {
             if order.state().status == OrderStatus::Invalid {
-                shop.storage.forget_order(&want.subject);
+                context.storage.forget_order(&want.subject);
                 return Ok(None);
             }
             pending.resumed += 1;
-            shop.storage.keep_order(&want.subject, &pending).map_err(|error| error.to_string())?;
+            context.storage.keep_order(&want.subject, &pending).map_err(|error| error.to_string())?;
             let names = want.names();
             let fields = [("names", (&names).into()), ("order", (&pending.url).into())];
-            shop.log.info("an order that was under way goes on", &fields);
+            context.log.info("an order that was under way goes on", &fields);
             Ok(Some((order, pending)))
         }
         // It is gone.
         Err(Error::Api(problem)) if !is_passing(&problem) => {
-            shop.storage.forget_order(&want.subject);
+            context.storage.forget_order(&want.subject);
             Ok(None)
         }
         Err(error) => Err(error.to_string()),
@@ -204,12 +209,12 @@ async fn resume(
 /// Places an order, with a key that is on disk before the authority hears of it.
 async fn begin(
     want: &Want,
-    authority: &Authority,
-    shop: &Shop,
+    authority: &AcmeAuthority,
+    context: &AcmeContext,
     client: &Client,
     mut account: Account,
 ) -> Result<(Order, PendingOrder), String> {
-    let old = shop.storage.key(&want.subject).filter(|_| want.reuse_key);
+    let old = context.storage.key(&want.subject).filter(|_| want.reuse_key);
     let key = match old {
         Some(key) => key,
         None => {
@@ -227,32 +232,37 @@ async fn begin(
         resumed: 0,
     };
     // Nothing is ordered that could not be kept.
-    shop.storage.keep_order(&want.subject, &pending).map_err(|error| error.to_string())?;
-    let mut placed = place(want, authority, shop, &account).await;
+    context.storage.keep_order(&want.subject, &pending).map_err(|error| error.to_string())?;
+    let mut placed = place(want, authority, context, &account).await;
     if placed.as_ref().is_err_and(is_unknown_account) {
-        account = shop.another_account(authority, client, account.id()).await?;
+        account = context.another_account(authority, client, account.id()).await?;
         pending.account = account.id().to_owned();
-        placed = place(want, authority, shop, &account).await;
+        placed = place(want, authority, context, &account).await;
     }
     let order = placed.map_err(|error| {
-        shop.storage.forget_order(&want.subject);
+        context.storage.forget_order(&want.subject);
         error.to_string()
     })?;
     pending.url = order.url().to_owned();
-    shop.storage.keep_order(&want.subject, &pending).map_err(|error| error.to_string())?;
+    context.storage.keep_order(&want.subject, &pending).map_err(|error| error.to_string())?;
     Ok((order, pending))
 }
 
 /// Places the order; as a replacement where there is something to replace and the authority knows of that.
-async fn place(want: &Want, authority: &Authority, shop: &Shop, account: &Account) -> Result<Order, Error> {
+async fn place(
+    want: &Want,
+    authority: &AcmeAuthority,
+    context: &AcmeContext,
+    account: &Account,
+) -> Result<Order, Error> {
     let identifiers: Vec<Identifier> =
         want.subject.names().iter().map(|name| Identifier::Dns(name.to_string())).collect();
     let mut plain = NewOrder::new(&identifiers);
     if let Some(profile) = &authority.profile {
         plain = plain.profile(profile);
     }
-    let old = shop.storage.certificate(&want.subject, SystemTime::now());
-    let same = shop.storage.issuer(&want.subject).as_deref() == Some(authority.directory.as_str());
+    let old = context.storage.certificate(&want.subject, SystemTime::now());
+    let same = context.storage.issuer(&want.subject).as_deref() == Some(authority.directory.as_str());
     if let Some(old) = old.filter(|_| same)
         && let Some(leaf) = old.certified_key.cert.first()
         && let Ok(id) = CertificateIdentifier::try_from(leaf)
@@ -278,7 +288,7 @@ fn is_limit(problem: &Problem) -> bool {
     problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":rateLimited"))
 }
 
-/// Whether a problem says nothing of what was asked for: the authority is busy, or has a fault of its own.
+/// True if a problem says nothing of the order: the authority is busy, or has a fault of its own.
 fn is_passing(problem: &Problem) -> bool {
     let of_type = |end: &str| problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(end));
     let status = problem.status.unwrap_or_default();
@@ -292,7 +302,7 @@ mod tests {
     #[test]
     fn an_order_has_time_left_after_the_longest_wait_for_dns() {
         let directory = "https://a.test/".parse().unwrap();
-        let mut authority = Authority::new("a".parse().unwrap(), directory);
+        let mut authority = AcmeAuthority::new("a".parse().unwrap(), directory);
         authority.dns_wait = Duration::from_secs(3600);
         assert!(limit(&authority) >= authority.dns_wait + Duration::from_secs(1800));
     }

@@ -1,13 +1,13 @@
-//! Pauses that authorities ask for (`Retry-After`), and whom they concern.
+//! Pauses that authorities ask for (`Retry-After`), and their scope.
 //!
-//! Most concern whoever asks: the authority is busy, or the account or the address has used up what it may have. Some
+//! Most concern the client: the authority is busy, or the account or the address has used up what it may have. Some
 //! concern one name or one set of names alone, and must not keep all others from being renewed.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use offramp_certs::acme::schedule;
-use offramp_config::model::Authority;
+use offramp_config::model::AcmeAuthority;
 use serde_json::Value;
 
 /// A pause that an authority asked for.
@@ -17,7 +17,7 @@ pub(super) struct Pause {
     pub(super) scope: Scope,
 }
 
-/// Whom a pause concerns.
+/// The scope of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// Every order with this authority.
@@ -27,7 +27,7 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    /// Whom a refusal with this body concerns, of an order for `names`. A limit concerns names if it says so: by
+    /// The scope of a refusal with this body, of an order for `names`. A limit concerns names if it says so: by
     /// identifiers in its subproblems (RFC 8555 section 6.7.1), or by a text with a name, or with a domain above it, as
     /// Let's Encrypt writes it.
     pub(super) fn of(body: &[u8], names: &[String]) -> Self {
@@ -53,7 +53,7 @@ fn above<'n>(name: &&'n str) -> Option<&'n str> {
     above.contains('.').then_some(above)
 }
 
-/// Whether `word`, a name, stands in `text` by itself, and not as a part of a longer name.
+/// True if `word`, a name, stands in `text` by itself, and not as a part of a longer name.
 fn has_word(text: &str, word: &str) -> bool {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
     text.match_indices(word).any(|(at, _)| {
@@ -72,7 +72,7 @@ fn has_word(text: &str, word: &str) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct QuickTries {
     done: usize,
-    /// When the next one is.
+    /// The time of the next one.
     next: Option<SystemTime>,
 }
 
@@ -85,7 +85,7 @@ impl QuickTries {
         wait
     }
 
-    /// When the next attempt is, while quick ones are made.
+    /// The time of the next attempt, while quick ones are made.
     pub(super) fn next(&self) -> Option<SystemTime> {
         self.next
     }
@@ -109,7 +109,7 @@ impl Bars {
     }
 
     /// Notes what an authority asked for last. Without a pause it was asked for nothing.
-    pub(super) fn note(&mut self, authority: &Authority, now: SystemTime, wait: Option<Duration>) {
+    pub(super) fn note(&mut self, authority: &AcmeAuthority, now: SystemTime, wait: Option<Duration>) {
         let directory = authority.directory.as_str();
         match wait {
             Some(wait) => self.until.insert(directory.to_owned(), now + wait.min(schedule::LONGEST_WAIT)),
@@ -118,14 +118,14 @@ impl Bars {
     }
 
     /// Makes the pause of an authority longer, if this one is.
-    pub(super) fn extend(&mut self, authority: &Authority, now: SystemTime, wait: Duration) {
+    pub(super) fn extend(&mut self, authority: &AcmeAuthority, now: SystemTime, wait: Duration) {
         if self.left(authority, now).is_none_or(|left| left < wait) {
             self.note(authority, now, Some(wait));
         }
     }
 
-    /// How long an authority is to be left alone. One that was noted before the clock was set back says nothing.
-    pub(super) fn left(&self, authority: &Authority, now: SystemTime) -> Option<Duration> {
+    /// The time for which an authority is to be left alone. One that was noted before the clock was set back says nothing.
+    pub(super) fn left(&self, authority: &AcmeAuthority, now: SystemTime) -> Option<Duration> {
         let left = self.until.get(authority.directory.as_str())?.duration_since(now).ok()?;
         Some(left).filter(|left| !left.is_zero() && *left <= schedule::LONGEST_WAIT)
     }
@@ -138,13 +138,13 @@ pub(super) struct Pauses<'a> {
 }
 
 impl Pauses<'_> {
-    /// How long an authority is to be left alone.
-    pub(super) fn left(&self, authority: &Authority, now: SystemTime) -> Option<Duration> {
+    /// The time for which an authority is to be left alone.
+    pub(super) fn left(&self, authority: &AcmeAuthority, now: SystemTime) -> Option<Duration> {
         self.own.left(authority, now).max(self.shared.left(authority, now))
     }
 
-    /// How long none of them may be asked; `None`: one may be, whenever it is tried again.
-    pub(super) fn shortest(&self, authorities: &[Authority], now: SystemTime) -> Option<Duration> {
+    /// The time for which none of them may be asked; `None`: one may be, whenever it is tried again.
+    pub(super) fn shortest(&self, authorities: &[AcmeAuthority], now: SystemTime) -> Option<Duration> {
         let left: Option<Vec<Duration>> =
             authorities.iter().map(|authority| self.left(authority, now)).collect();
         left?.into_iter().min()
@@ -167,17 +167,17 @@ mod tests {
         assert_eq!((quick.note(now), quick.next(), quick.note(now)), (None, None, None));
     }
 
-    fn authorities() -> Vec<Authority> {
+    fn authorities() -> Vec<AcmeAuthority> {
         ["a", "b"]
             .map(|name| {
-                Authority::new(name.parse().unwrap(), format!("https://{name}.test/").parse().unwrap())
+                AcmeAuthority::new(name.parse().unwrap(), format!("https://{name}.test/").parse().unwrap())
             })
             .into()
     }
 
     impl Pauses<'_> {
         /// The authorities that may be asked.
-        fn open<'a>(&self, authorities: &'a [Authority], now: SystemTime) -> Vec<&'a Authority> {
+        fn open<'a>(&self, authorities: &'a [AcmeAuthority], now: SystemTime) -> Vec<&'a AcmeAuthority> {
             authorities.iter().filter(|authority| self.left(authority, now).is_none()).collect()
         }
     }

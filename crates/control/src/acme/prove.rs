@@ -1,4 +1,4 @@
-//! Proving control of names: responses are put in place, the authority is told, and they are taken away again.
+//! Proving control of names: responses are published, the authority is notified, and they are removed again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use instant_acme::{
     OrderStatus, RetryPolicy,
 };
 use offramp_certs::acme::{Subject, challenge};
-use offramp_config::model::{Authority, Challenge, DnsProvider};
+use offramp_config::model::{AcmeAuthority, Challenge, DnsProvider};
 use offramp_proxy::Challenges;
 use offramp_tls::Configs;
 use tokio::time::{Duration, sleep};
 
 use super::attempt::date;
 use super::claims::Claim;
+use super::context::{AcmeContext, NONCES, insist};
 use super::dns::{self, Action, Record};
 use super::http::is_bad_nonce;
-use super::shop::{NONCES, Shop, insist};
 
-/// How long the authority may take to look.
+/// The time for the authority to look.
 const PATIENCE: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
@@ -30,7 +30,7 @@ const PATIENCE: RetryPolicy = RetryPolicy::new()
 /// The longest token of a challenge, in bytes: authorities use 43.
 const LONGEST_TOKEN: usize = 512;
 
-/// Why control of the names was not proved.
+/// The reason why control of the names was not proved.
 pub(super) struct Unproved {
     pub(super) reason: String,
     /// The names that the authority has looked for in vain, which it counts.
@@ -47,13 +47,13 @@ impl From<String> for Unproved {
 pub(super) async fn prove(
     order: &mut Order,
     subject: &Subject,
-    authority: &Authority,
-    shop: &Shop,
+    authority: &AcmeAuthority,
+    context: &AcmeContext,
 ) -> Result<(), Unproved> {
-    let mut responses = Responses::new(subject, authority, shop).await;
+    let mut responses = Responses::new(subject, authority, context).await;
     // Looked at again: other orders with these names have failed while this one waited for its turn.
     let now = SystemTime::now();
-    let barred = shop.barred(authority, subject, now);
+    let barred = context.barred(authority, subject, now);
     if barred > now {
         let why =
             format!("a name has failed so often that the authority is not asked before {}", date(barred));
@@ -61,7 +61,7 @@ pub(super) async fn prove(
     }
     let outcome = attempt(order, authority, &mut responses).await;
     if let Err(unproved) = &outcome {
-        shop.note_invalid(authority, &unproved.invalid);
+        context.note_invalid(authority, &unproved.invalid);
     }
     responses.withdraw().await;
     outcome
@@ -69,7 +69,7 @@ pub(super) async fn prove(
 
 async fn attempt(
     order: &mut Order,
-    authority: &Authority,
+    authority: &AcmeAuthority,
     responses: &mut Responses<'_>,
 ) -> Result<(), Unproved> {
     each_pending(order, authority, responses, Step::Present).await?;
@@ -80,23 +80,23 @@ async fn attempt(
     match insist!(order.poll_ready(&PATIENCE).await) {
         // One with an error has ended too, and its authorizations say more.
         Ok(OrderStatus::Invalid) | Err(Error::Api(_)) if order.state().status == OrderStatus::Invalid => {
-            Err(explain(order).await)
+            Err(explain(order, responses.subject).await)
         }
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string().into()),
     }
 }
 
-/// Takes away the records that an attempt has left whose process was killed, or that a reload has ended.
-pub(super) async fn sweep(subject: &Subject, authority: &Authority, shop: &Shop) {
+/// Removes the records of an attempt that ended with its process, or by a reload.
+pub(super) async fn sweep(subject: &Subject, authority: &AcmeAuthority, context: &AcmeContext) {
     if authority.dns.is_none() {
         return;
     }
-    let left = shop.storage.records(subject);
+    let left = context.storage.records(subject);
     if left.is_empty() {
         return;
     }
-    let mut responses = Responses::new(subject, authority, shop).await;
+    let mut responses = Responses::new(subject, authority, context).await;
     responses.records = left.into_iter().map(|(domain, value)| Record { domain, value }).collect();
     responses.withdraw().await;
 }
@@ -106,18 +106,18 @@ fn pairs(records: &[Record]) -> Vec<(String, String)> {
     records.iter().map(|record| (record.domain.clone(), record.value.clone())).collect()
 }
 
-/// What is done with each authorization.
+/// A step with each authorization.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// The response is put in place.
     Present,
-    /// The authority is told that it is there.
+    /// The authority is notified that it is there.
     Tell,
 }
 
 async fn each_pending(
     order: &mut Order,
-    authority: &Authority,
+    authority: &AcmeAuthority,
     responses: &mut Responses<'_>,
     step: Step,
 ) -> Result<(), String> {
@@ -151,7 +151,7 @@ async fn each_pending(
                     check_token(&challenge.token)?;
                     responses.present(&name, &challenge.token, &challenge.key_authorization()).await?;
                 }
-                // One that was told of before this process began is being looked at.
+                // The authority validates one that was announced before this process began.
                 Step::Tell if challenge.status != ChallengeStatus::Pending => {}
                 Step::Tell => {
                     insist!(challenge.set_ready().await).map_err(|error| format!("{name}: {error}"))?;
@@ -187,31 +187,48 @@ fn kind(challenge: Challenge) -> ChallengeType {
     }
 }
 
-/// Why an order failed, in the authority's words.
-async fn explain(order: &mut Order) -> Unproved {
-    let (mut reasons, mut invalid) = (Vec::new(), Vec::new());
-    let mut authorizations = order.authorizations();
-    while let Some(Ok(mut authorization)) = authorizations.next().await {
-        let _ = insist!(authorization.refresh().await.map(|_| ()));
-        let Identifier::Dns(name) = authorization.identifier().identifier.clone() else { continue };
-        // One that is not looked at yet will be, as the authority was told of all.
-        if authorization.status != AuthorizationStatus::Valid {
-            invalid.push(name.clone());
+/// The reason why an order failed, in the authority's words.
+///
+/// Each name counts as looked for in vain unless the authority says that it is proved: all were announced, and it validates
+/// those later that it has not looked for yet. One that cannot be asked about counts too, so that too few failures are never
+/// counted.
+async fn explain(order: &mut Order, subject: &Subject) -> Unproved {
+    let mut invalid: BTreeSet<String> = subject.names().iter().map(|name| name.host().to_owned()).collect();
+    let mut reasons = Vec::new();
+    let mut nonces = NONCES;
+    'again: loop {
+        reasons.clear();
+        let mut authorizations = order.authorizations();
+        while let Some(next) = authorizations.next().await {
+            let mut authorization = match next {
+                Ok(authorization) => authorization,
+                Err(error) if nonces > 0 && is_bad_nonce(&error) => {
+                    nonces -= 1;
+                    continue 'again;
+                }
+                Err(_) => break 'again,
+            };
+            let _ = insist!(authorization.refresh().await.map(|_| ()));
+            let Identifier::Dns(name) = authorization.identifier().identifier.clone() else { continue };
+            if authorization.status == AuthorizationStatus::Valid {
+                invalid.retain(|announced| !announced.eq_ignore_ascii_case(&name));
+            }
+            let errors = authorization.challenges.iter().filter_map(|challenge| challenge.error.as_ref());
+            reasons.extend(errors.map(|error| format!("{name}: {error}")));
         }
-        let errors = authorization.challenges.iter().filter_map(|challenge| challenge.error.as_ref());
-        reasons.extend(errors.map(|error| format!("{name}: {error}")));
+        break;
     }
     let unsaid = "the authority calls the order invalid";
     let reason = if reasons.is_empty() { unsaid.into() } else { reasons.join("; ") };
-    Unproved { reason, invalid }
+    Unproved { reason, invalid: invalid.into_iter().collect() }
 }
 
 /// The responses that are in place for one order; those of workers are gone when this is dropped.
 struct Responses<'a> {
     subject: &'a Subject,
-    authority: &'a Authority,
+    authority: &'a AcmeAuthority,
     challenges: Arc<Challenges>,
-    shop: &'a Shop,
+    context: &'a AcmeContext,
     names: BTreeSet<String>,
     tokens: BTreeSet<String>,
     records: Vec<Record>,
@@ -221,14 +238,14 @@ struct Responses<'a> {
 
 impl<'a> Responses<'a> {
     /// None yet. Waits while another order has responses that these would replace.
-    async fn new(subject: &'a Subject, authority: &'a Authority, shop: &'a Shop) -> Self {
+    async fn new(subject: &'a Subject, authority: &'a AcmeAuthority, context: &'a AcmeContext) -> Self {
         let names = subject.names().iter().map(|name| name.host().to_ascii_lowercase());
-        let claim = shop.claims.claim(names.collect()).await;
+        let claim = context.claims.claim(names.collect()).await;
         Self {
             subject,
             authority,
-            challenges: Arc::clone(&shop.challenges),
-            shop,
+            challenges: Arc::clone(&context.challenges),
+            context,
             names: BTreeSet::new(),
             tokens: BTreeSet::new(),
             records: Vec::new(),
@@ -256,7 +273,7 @@ impl<'a> Responses<'a> {
                 }
                 // Noted first, for a later process too: a hook that fails may have set it all the same.
                 self.records.push(record.clone());
-                let noted = self.shop.storage.keep_records(self.subject, &pairs(&self.records));
+                let noted = self.context.storage.keep_records(self.subject, &pairs(&self.records));
                 noted.map_err(|error| error.to_string())?;
                 self.record(Action::Present, &record).await?;
             }
@@ -271,31 +288,29 @@ impl<'a> Responses<'a> {
         }
         for record in &self.records {
             if let Err(reason) = self.record(Action::Cleanup, record).await {
-                self.shop.log.warn("a DNS record stays behind", &[("reason", (&reason).into())]);
+                self.context.log.warn("a DNS record stays behind", &[("reason", (&reason).into())]);
             }
         }
-        self.shop.storage.forget_records(self.subject);
+        self.context.storage.forget_records(self.subject);
     }
 
     async fn record(&self, action: Action, record: &Record) -> Result<(), String> {
-        set_record(self.authority, self.shop, action, record).await
+        set_record(self.authority, self.context, action, record).await
     }
 }
 
 /// Sets a DNS record or removes it, as the authority's section says.
 pub(super) async fn set_record(
-    authority: &Authority,
-    shop: &Shop,
+    authority: &AcmeAuthority,
+    context: &AcmeContext,
     action: Action,
     record: &Record,
 ) -> Result<(), String> {
     match &authority.dns {
-        Some(DnsProvider::Hook(program)) => {
-            dns::hook(shop.helper.as_deref(), &program.path, action, record).await
-        }
+        Some(DnsProvider::Hook(program)) => dns::hook(context.helper(), &program.path, action, record).await,
         Some(DnsProvider::Update(update)) => {
             // Any number will do that others cannot guess.
-            let id = shop.random((record.name(), record.value.as_str(), SystemTime::now()));
+            let id = context.random((record.name(), record.value.as_str(), SystemTime::now()));
             dns::update(update, action, record, id as u16).await
         }
         None => Err("nobody sets DNS records".into()),

@@ -15,35 +15,35 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
+use super::context::AcmeContext;
 use super::keeper::Prompt;
-use super::shop::Shop;
 
 /// Requests at a time.
 const AT_ONCE: usize = 4;
-/// How long the line of a request may take.
+/// The time limit of the line of a request.
 const LINE: Duration = Duration::from_secs(10);
 /// A name has at most 253 bytes.
 const LONGEST: u64 = 512;
-/// How often it is looked whether a client that has sent its end is there.
+/// The interval between looks for a client that has sent its end.
 const LOOK: Duration = Duration::from_secs(2);
 /// After an error of `accept` or `bind`.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Where the process listens that orders for this state directory.
+/// The socket of the process that orders for this state directory.
 #[must_use]
 pub fn socket(state_dir: &Path) -> PathBuf {
     state_dir.join("acme").join("control.sock")
 }
 
 /// Answers requests, until it is aborted. This process has the right to order.
-pub(super) async fn serve(shop: Arc<Shop>) {
-    let path = shop.storage.path().join("control.sock");
+pub(super) async fn serve(context: Arc<AcmeContext>) {
+    let path = context.storage.path().join("control.sock");
     let listener = match bind(&path) {
         Ok(listener) => listener,
         Err(error) => {
             let place = path.display().to_string();
             let fields = [("path", (&place).into()), ("reason", (&error).into())];
-            shop.log.warn("`offramp cert renew` cannot reach this process", &fields);
+            context.log.warn("`offramp cert renew` cannot reach this process", &fields);
             return;
         }
     };
@@ -55,16 +55,16 @@ pub(super) async fn serve(shop: Arc<Shop>) {
             sleep(AGAIN).await;
             continue;
         };
-        let shop = Arc::clone(&shop);
+        let context = Arc::clone(&context);
         tokio::spawn(async move {
             let _permit = permit;
-            // Whoever asked may have gone.
-            let _ = answer(stream, &shop).await;
+            // The requester may be gone.
+            let _ = answer(stream, &context).await;
         });
     }
 }
 
-/// Whoever listened there before has ended: the right to order is ours.
+/// Binds in the place of a process that has ended: the right to order is ours.
 fn bind(path: &Path) -> std::io::Result<UnixListener> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
@@ -76,7 +76,7 @@ fn bind(path: &Path) -> std::io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Waits until whoever asked has gone: a request must not keep its place for as long as an order takes. One that only
+/// Waits until the requester is gone: a request must not keep its place for as long as an order takes. One that only
 /// says nothing more still wants its answer.
 async fn gone(reader: &mut BufReader<OwnedReadHalf>, writer: &OwnedWriteHalf) {
     let mut more = [0; 64];
@@ -86,7 +86,7 @@ async fn gone(reader: &mut BufReader<OwnedReadHalf>, writer: &OwnedWriteHalf) {
     }
 }
 
-async fn answer(stream: UnixStream, shop: &Shop) -> std::io::Result<()> {
+async fn answer(stream: UnixStream, context: &AcmeContext) -> std::io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let (mut reader, mut line) = (BufReader::new(reader), String::new());
     let read = timeout(LINE, (&mut reader).take(LONGEST).read_line(&mut line)).await;
@@ -94,7 +94,7 @@ async fn answer(stream: UnixStream, shop: &Shop) -> std::io::Result<()> {
     let Some(name) = line.trim_end().strip_prefix("renew ") else {
         return writer.write_all(b"error the request is none that is known\n").await;
     };
-    let keepers = shop.keepers_of(name);
+    let keepers = context.keepers_of(name);
     if keepers.is_empty() {
         let why = format!("error no certificate of an authority has the name {name}\n");
         return writer.write_all(why.as_bytes()).await;
@@ -140,11 +140,12 @@ mod tests {
     async fn whoever_has_gone_keeps_no_place() {
         let folder = tempfile::tempdir().unwrap();
         let (obtained, _obtained) = mpsc::unbounded_channel();
-        let shop = Shop::new(folder.path(), Challenges::none(), Arc::default(), Log::silent(), obtained);
+        let context =
+            AcmeContext::new(folder.path(), Challenges::none(), Arc::default(), Log::silent(), obtained);
         let (keeper, mut prompts) = mpsc::channel(2 * AT_ONCE);
-        shop.set_keepers(vec![(vec![DnsPattern::parse("a.test").unwrap()], keeper)]);
-        std::fs::create_dir_all(shop.storage.path()).unwrap();
-        tokio::spawn(serve(Arc::new(shop)));
+        context.set_keepers(vec![(vec![DnsPattern::parse("a.test").unwrap()], keeper)]);
+        std::fs::create_dir_all(context.storage.path()).unwrap();
+        tokio::spawn(serve(Arc::new(context)));
         let path = socket(folder.path());
         let ask = move || {
             let mut client = loop {

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use offramp_certs::acme::Subject;
-use offramp_config::model::{self, Authority, Challenge};
+use offramp_config::model::{self, AcmeAuthority, Challenge};
 use offramp_net::Address;
 use offramp_observe::Log;
+use offramp_process::Error;
 use offramp_proxy::Challenges;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,14 +22,13 @@ use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 
 use super::attempt::{Meanwhile, attempt};
+use super::context::AcmeContext;
 use super::pause::Bars;
-use super::shop::Shop;
 use super::{Orders, Want};
-use crate::error::Error;
 
 /// Connections that are answered at a time; authorities look from a handful of places.
 const AT_ONCE: usize = 64;
-/// For one connection.
+/// The time limit of one connection.
 const LIMIT: Duration = Duration::from_secs(10);
 /// The longest head of a request.
 const LONGEST: usize = 8 * 1024;
@@ -36,15 +36,15 @@ const LONGEST: usize = 8 * 1024;
 /// A certificate that is ordered once.
 #[derive(Clone, Debug)]
 pub struct OneOrder {
-    /// Where account, key and certificate are kept.
+    /// The directory of account, key and certificate.
     pub state_dir: PathBuf,
     /// The names; at least one.
     pub names: Vec<String>,
     /// The kind of the key.
-    pub key_type: model::KeyType,
-    /// Whom to ask.
-    pub authority: Authority,
-    /// Where to answer the authority's check; nowhere for dns-01.
+    pub key_type: model::AcmeKeyType,
+    /// The authority to ask.
+    pub authority: AcmeAuthority,
+    /// The addresses that answer the authority's check; none for dns-01.
     pub listen: Vec<SocketAddr>,
     /// The file that gets the chain, if any, and with `key` absent the key too.
     pub cert: Option<PathBuf>,
@@ -77,19 +77,20 @@ async fn obtain(order: OneOrder, log: Log) -> Result<Issued, Error> {
     let challenges = Challenges::none();
     let (announce, _announced) = unbounded_channel();
     let orders = Arc::<Orders>::default();
-    let shop = Shop::new(&order.state_dir, Arc::clone(&challenges), orders, log, announce);
-    shop.lead_once().map_err(Error::one)?;
+    let context = AcmeContext::new(&order.state_dir, Arc::clone(&challenges), orders, log, announce);
+    context.lead_once().map_err(Error::one)?;
     for address in &order.listen {
         let listener = TcpListener::bind(address).await.map_err(|error| in_the_way(*address, &error))?;
         tokio::spawn(serve(listener, order.authority.challenge, Arc::clone(&challenges)));
     }
     let want = Want { subject, reuse_key: false, authorities: vec![order.authority], on_demand: None };
-    let until = attempt(&want, &shop, Meanwhile::Nobody, &mut Bars::default()).await.map_err(Error::one)?;
+    let until =
+        attempt(&want, &context, Meanwhile::Nobody, &mut Bars::default()).await.map_err(Error::one)?;
     if let Some(cert) = &order.cert {
-        let written = shop.storage.export(&want.subject, cert, order.key.as_deref());
+        let written = context.storage.export(&want.subject, cert, order.key.as_deref());
         written.map_err(|error| Error::one(error.to_string()))?;
     }
-    Ok(Issued { until, kept: shop.storage.file(&want.subject) })
+    Ok(Issued { until, kept: context.storage.file(&want.subject) })
 }
 
 fn in_the_way(address: SocketAddr, error: &io::Error) -> Error {
@@ -116,7 +117,7 @@ async fn serve(listener: TcpListener, challenge: Challenge, challenges: Arc<Chal
         let challenges = Arc::clone(&challenges);
         tokio::spawn(async move {
             let _permit = permit;
-            // Whoever looks may go at any time, and looks again.
+            // The authority may disconnect at any time, and connects again.
             let _ = match challenge {
                 Challenge::TlsAlpn01 => timeout(LIMIT, by_handshake(stream, &challenges)).await,
                 _ => timeout(LIMIT, by_response(stream, &challenges)).await,

@@ -4,30 +4,34 @@
 use std::sync::Arc;
 
 use offramp_certs::acme::{Abandoned, Subject};
-use offramp_config::model::Authority;
+use offramp_config::model::AcmeAuthority;
 use tokio::time::sleep;
 
+use super::context::AcmeContext;
 use super::dns::{Action, Record};
 use super::prove;
-use super::shop::Shop;
 
 /// Removes what was abandoned by certificates other than `wanted`, once this is the process that orders.
-pub(super) async fn sweep_abandoned(shop: Arc<Shop>, authorities: Vec<Authority>, wanted: Vec<Subject>) {
-    // Whoever has no certificates of authorities has no directory for them either, and gets none.
-    if shop.storage.abandoned(&wanted).is_empty() {
+pub(super) async fn sweep_abandoned(
+    context: Arc<AcmeContext>,
+    authorities: Vec<AcmeAuthority>,
+    wanted: Vec<Subject>,
+) {
+    // Without certificates of authorities there is no directory for them, and none is made.
+    if context.storage.abandoned(&wanted).is_empty() {
         return;
     }
-    while let Some(wait) = shop.lead() {
+    while let Some(wait) = context.lead() {
         sleep(wait).await;
     }
-    for abandoned in shop.storage.abandoned(&wanted) {
-        match remove(&shop, &authorities, &abandoned).await {
-            Ok(()) => shop.storage.forget_abandoned(&abandoned),
+    for abandoned in context.storage.abandoned(&wanted) {
+        match remove(&context, &authorities, &abandoned).await {
+            Ok(()) => context.storage.forget_abandoned(&abandoned),
             Err(reason) => {
                 let names: Vec<&str> = abandoned.records.iter().map(|(name, _)| name.as_str()).collect();
                 let names = names.join(" ");
                 let fields = [("names", (&names).into()), ("reason", (&reason).into())];
-                shop.log.warn(
+                context.log.warn(
                     "DNS records of a certificate that is not configured any more stay behind",
                     &fields,
                 );
@@ -38,8 +42,12 @@ pub(super) async fn sweep_abandoned(shop: Arc<Shop>, authorities: Vec<Authority>
 
 /// Has the authority's program or name server remove the records. Where it is not known which authority that was, those
 /// that set records are tried in turn.
-async fn remove(shop: &Shop, authorities: &[Authority], abandoned: &Abandoned) -> Result<(), String> {
-    let is_the_one = |authority: &&Authority| {
+async fn remove(
+    context: &AcmeContext,
+    authorities: &[AcmeAuthority],
+    abandoned: &Abandoned,
+) -> Result<(), String> {
+    let is_the_one = |authority: &&AcmeAuthority| {
         let known = abandoned.directory.as_deref().is_none_or(|url| url == authority.directory.as_str());
         known && authority.dns.is_some()
     };
@@ -49,7 +57,7 @@ async fn remove(shop: &Shop, authorities: &[Authority], abandoned: &Abandoned) -
         outcome = Ok(());
         for (domain, value) in &abandoned.records {
             let record = Record { domain: domain.clone(), value: value.clone() };
-            outcome = outcome.and(prove::set_record(authority, shop, Action::Cleanup, &record).await);
+            outcome = outcome.and(prove::set_record(authority, context, Action::Cleanup, &record).await);
         }
         if outcome.is_ok() {
             break;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use offramp_certs::acme::Subject;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// Who orders, or waits to.
+/// The orders that are under way or wait.
 #[derive(Default)]
 pub(super) struct Turns(StdMutex<HashMap<Subject, Arc<Mutex<()>>>>);
 
@@ -19,7 +19,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Waits until nobody else orders this one. Whoever has waited looks first whether it is there now.
+    /// Waits until no other task orders this one. The caller then checks first if it is there.
     pub(super) async fn take<'a>(&'a self, subject: &'a Subject) -> Turn<'a> {
         // It is there during the wait, which may be given up.
         let mut turn = Turn { turns: self, subject, guard: None };
@@ -37,7 +37,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut all = self.turns.all();
         self.guard = None;
-        // Nobody waits for it.
+        // No task waits for it.
         if all.get(self.subject).is_some_and(|own| Arc::strong_count(own) == 1) {
             all.remove(self.subject);
         }

@@ -10,16 +10,16 @@ use std::time::Duration;
 use offramp_config::model::{self, ServerAddress};
 use offramp_config::{At, Config};
 use offramp_net::Address;
+use offramp_sources::certificates::Sources;
+use offramp_sources::resolve::Names;
 use offramp_upstream::{
-    Backend, Candidate, Check, CheckKind, Ejection, HashKey, Policy, PoolLimits, Protocol, Server, Sticky,
-    StickyKey, Target,
+    Backend, BalancePolicy, Candidate, CheckKind, Ejection, HashSource, PoolLimits, ProbeSettings, Server,
+    ServerProtocol, Sticky, StickyKey, UpstreamAddress,
 };
 use offramp_wire::proxy::encode_local_v2;
 
 use super::server_tls::Connectors;
-use super::{Inputs, Report, ties};
-use crate::certificates::Sources;
-use crate::resolve::Names;
+use super::{Findings, Inputs, ties};
 
 /// Backends as they are collected: the named ones, then those of one server.
 pub(super) struct Backends<'a> {
@@ -30,10 +30,10 @@ pub(super) struct Backends<'a> {
     connectors: Connectors<'a>,
     names: Names,
     known: &'a Names,
-    /// By name.
+    /// The backends of the snapshot before, by name.
     previous: HashMap<&'a str, &'a Backend>,
     limits: &'a model::Limits,
-    routes: &'a [model::Route],
+    routes: &'a [model::RouteConfig],
     ties: StickyKey,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Backends<'a> {
         config: &'a Config,
         inputs: &Inputs<'a>,
         sources: &'a Sources,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Self {
         let mut this = Self {
             list: Vec::new(),
@@ -73,12 +73,12 @@ impl<'a> Backends<'a> {
     }
 
     /// The place of the backend of this server alone, which is spoken to in plain text.
-    pub(super) fn inline(&mut self, address: &ServerAddress, report: &mut Report) -> usize {
+    pub(super) fn inline(&mut self, address: &ServerAddress, report: &mut Findings) -> usize {
         self.alone(address, None, report)
     }
 
     /// The place of the backend of this server alone, which speaks TLS; `at` is where that is written.
-    pub(super) fn inline_tls(&mut self, address: &ServerAddress, at: &At, report: &mut Report) -> usize {
+    pub(super) fn inline_tls(&mut self, address: &ServerAddress, at: &At, report: &mut Findings) -> usize {
         let tls = model::ServerTls { at: at.clone(), ..model::ServerTls::default() };
         self.alone(address, Some(tls), report)
     }
@@ -87,7 +87,7 @@ impl<'a> Backends<'a> {
         &mut self,
         address: &ServerAddress,
         tls: Option<model::ServerTls>,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> usize {
         let key = (address.clone(), tls.is_some());
         if let Some(place) = self.inline.get(&key) {
@@ -95,9 +95,10 @@ impl<'a> Backends<'a> {
         }
         // The name of an address is none that a section could have.
         let name = format!("{}{address}", if tls.is_some() { "tls://" } else { "" });
-        let servers = vec![model::Server::new(address.clone())];
-        let alone = model::Backend { tls, ..model::Backend::new(model::Name::default(), servers) };
-        let place = self.add(&name, &alone, Policy::RoundRobin, report);
+        let servers = vec![model::BackendServer::new(address.clone())];
+        let alone =
+            model::BackendConfig { tls, ..model::BackendConfig::new(model::Name::default(), servers) };
+        let place = self.add(&name, &alone, BalancePolicy::RoundRobin, report);
         self.inline.insert(key, place);
         place
     }
@@ -112,8 +113,14 @@ impl<'a> Backends<'a> {
         (self.list, self.names)
     }
 
-    fn add(&mut self, name: &str, backend: &model::Backend, policy: Policy, report: &mut Report) -> usize {
-        let candidate = |server: &model::Server| Candidate {
+    fn add(
+        &mut self,
+        name: &str,
+        backend: &model::BackendConfig,
+        policy: BalancePolicy,
+        report: &mut Findings,
+    ) -> usize {
+        let candidate = |server: &model::BackendServer| Candidate {
             // A weight is at least 1.
             weight: NonZeroU16::new(server.weight.get()).unwrap_or(NonZeroU16::MIN),
             backup: server.backup,
@@ -125,9 +132,9 @@ impl<'a> Backends<'a> {
         let mut built = Backend::new(name, servers);
         built.policy = policy;
         built.protocol = match backend.protocol {
-            model::Protocol::H1 => Protocol::Http1,
-            model::Protocol::H2 => Protocol::Http2,
-            model::Protocol::Auto => Protocol::Either,
+            model::Protocol::H1 => ServerProtocol::Http1,
+            model::Protocol::H2 => ServerProtocol::Http2,
+            model::Protocol::Auto => ServerProtocol::Either,
         };
         let previous = self.previous.get(&*built.name).copied();
         // What cannot be made is reported, and there will be no snapshot.
@@ -148,29 +155,31 @@ impl<'a> Backends<'a> {
         self.list.len() - 1
     }
 
-    fn target(&mut self, address: &ServerAddress) -> Target {
+    fn target(&mut self, address: &ServerAddress) -> UpstreamAddress {
         match address {
-            ServerAddress::Unix(path) => Target::Fixed(Address::Unix(path.clone())),
-            ServerAddress::Ip(address) => Target::Fixed(Address::Tcp(*address)),
-            ServerAddress::Name { host, port } => Target::Resolved(self.names.cell(self.known, host, *port)),
+            ServerAddress::Unix(path) => UpstreamAddress::Fixed(Address::Unix(path.clone())),
+            ServerAddress::Ip(address) => UpstreamAddress::Fixed(Address::Tcp(*address)),
+            ServerAddress::Name { host, port } => {
+                UpstreamAddress::Resolved(self.names.cell(self.known, host, *port))
+            }
         }
     }
 }
 
-fn policy(backend: &model::Backend, report: &mut Report) -> Policy {
+fn policy(backend: &model::BackendConfig, report: &mut Findings) -> BalancePolicy {
     match &backend.balance {
-        model::Balance::RoundRobin => Policy::RoundRobin,
-        model::Balance::LeastConn => Policy::LeastConn,
-        model::Balance::TwoChoices => Policy::TwoChoices,
-        model::Balance::Hash(model::HashKey::Client) => Policy::Hash(HashKey::Client),
+        model::Balance::RoundRobin => BalancePolicy::RoundRobin,
+        model::Balance::LeastConn => BalancePolicy::LeastConn,
+        model::Balance::TwoChoices => BalancePolicy::TwoChoices,
+        model::Balance::Hash(model::HashKey::Client) => BalancePolicy::Hash(HashSource::Client),
         model::Balance::Hash(model::HashKey::Cookie(name)) => {
-            Policy::Hash(HashKey::Cookie(name.as_str().into()))
+            BalancePolicy::Hash(HashSource::Cookie(name.as_str().into()))
         }
         model::Balance::Hash(model::HashKey::Header(name)) => match name.as_str().parse() {
-            Ok(name) => Policy::Hash(HashKey::Header(name)),
+            Ok(name) => BalancePolicy::Hash(HashSource::Header(name)),
             Err(error) => {
                 report.error(&backend.at, format!("balance: `{name}`: {error}"));
-                Policy::RoundRobin
+                BalancePolicy::RoundRobin
             }
         },
     }
@@ -189,7 +198,7 @@ fn limits(pool: &model::Pool, limits: &model::Limits) -> PoolLimits {
     }
 }
 
-fn check(health: &model::Health, backend: &model::Backend) -> Check {
+fn check(health: &model::Health, backend: &model::BackendConfig) -> ProbeSettings {
     let kind = match &health.probe {
         model::Probe::Connect => CheckKind::Tcp,
         model::Probe::Http(probe) => CheckKind::Http {
@@ -198,36 +207,38 @@ fn check(health: &model::Health, backend: &model::Backend) -> Check {
             status: probe.status.iter().map(|range| range.first()..=range.last()).collect(),
         },
     };
-    Check {
+    ProbeSettings {
         kind,
         interval: health.interval,
         timeout: health.timeout,
         rise: health.rise,
         fall: health.fall,
-        ..Check::default()
+        ..ProbeSettings::default()
     }
 }
 
-/// What begins a connection that checks a server of a backend whose routes send a PROXY header: one that says that
-/// nobody is behind it. Of two versions the servers understand both.
-fn prologue(routes: &[model::Route], backend: &model::Name) -> Box<[u8]> {
+/// The header of a health check where the routes of a backend send a PROXY header: one that says that
+/// no client is behind it. Of two versions the servers understand both.
+fn prologue(routes: &[model::RouteConfig], backend: &model::Name) -> Box<[u8]> {
     let sent = routes.iter().filter_map(|route| match &route.target {
-        model::Target::Relay(model::Relay { to, send_proxy }) if to.backends().contains(&backend) => {
+        model::RouteTarget::Relay(model::RelayConfig { to, send_proxy, .. })
+            if to.backends().contains(&backend) =>
+        {
             *send_proxy
         }
         _ => None,
     });
     let mut header = Vec::new();
-    match sent.min_by_key(|version| matches!(version, model::SendProxy::V1)) {
+    match sent.min_by_key(|version| matches!(version, model::ProxyProtocolHeader::V1)) {
         None => {}
-        Some(model::SendProxy::V1) => header.extend_from_slice(b"PROXY UNKNOWN\r\n"),
-        Some(model::SendProxy::V2(_)) => encode_local_v2(&mut header),
+        Some(model::ProxyProtocolHeader::V1) => header.extend_from_slice(b"PROXY UNKNOWN\r\n"),
+        Some(model::ProxyProtocolHeader::V2(_)) => encode_local_v2(&mut header),
     }
     header.into()
 }
 
 /// The host of a check that names none: that of the first server, or `localhost` for a Unix socket.
-fn host(backend: &model::Backend) -> String {
+fn host(backend: &model::BackendConfig) -> String {
     match backend.servers.first().map(|server| &server.address) {
         None | Some(ServerAddress::Unix(_)) => "localhost".to_owned(),
         Some(address) => address.to_string(),

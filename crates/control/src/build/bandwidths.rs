@@ -4,14 +4,14 @@
 use std::num::NonZeroU64;
 
 use offramp_config::Config;
-use offramp_config::model::{Listeners, Route, Size};
+use offramp_config::model::{Listeners, RouteConfig, Size};
 use offramp_proxy::{Bandwidth, Bandwidths};
 
 use super::routes::name;
 
 /// The bandwidths of the routes of `config`; `before`: those of the snapshot before.
 pub(super) fn bandwidths(config: &Config, before: &Bandwidths) -> Bandwidths {
-    let of = |route: &Route| {
+    let of = |route: &RouteConfig| {
         let rate = route.bandwidth.map(Size::bytes).and_then(NonZeroU64::new)?;
         let key = key(route);
         let allowance = before.get(&key).map(|known| known.allowance.clone()).unwrap_or_default();
@@ -21,12 +21,12 @@ pub(super) fn bandwidths(config: &Config, before: &Bandwidths) -> Bandwidths {
 }
 
 /// That of a route.
-pub(super) fn of(bandwidths: &Bandwidths, route: &Route) -> Option<Bandwidth> {
+pub(super) fn of(bandwidths: &Bandwidths, route: &RouteConfig) -> Option<Bandwidth> {
     route.bandwidth.and_then(|_| bandwidths.get(&key(route)).cloned())
 }
 
-/// What a route is known by from snapshot to snapshot: what it matches.
-fn key(route: &Route) -> (Box<str>, Box<str>) {
+/// The identity of a route across snapshots: its conditions.
+fn key(route: &RouteConfig) -> (Box<str>, Box<str>) {
     let listeners = match &route.listeners {
         Listeners::All => String::new(),
         Listeners::Named(names) => names.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
@@ -67,7 +67,7 @@ mod tests {
         assert!(Arc::ptr_eq(&old.allowance, &new.allowance));
         assert!(!Arc::ptr_eq(&old.allowance, &other.allowance));
         assert!(of(&after, &second.routes[1]).is_none());
-        // Who has given its bandwidth up begins anew.
+        // A route that has given its bandwidth up begins anew.
         let third = bandwidths(&first, &after);
         assert!(!Arc::ptr_eq(&of(&third, &first.routes[1]).unwrap().allowance, &other.allowance));
     }

@@ -4,21 +4,21 @@ use http::HeaderName;
 use offramp_config::At;
 use offramp_config::model::{self, SplitBy};
 use offramp_proxy::{Mirror, Share, Split};
-use offramp_upstream::HashKey;
+use offramp_upstream::HashSource;
 
-use super::Report;
+use super::Findings;
 use super::backends::Backends;
 use super::routes::place;
 
 /// The shares of a route; `None` where there is no such backend, as is reported.
 pub(super) fn split(
-    split: &model::Split,
+    split: &model::TrafficSplit,
     at: &At,
     backends: &mut Backends<'_>,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Option<Split> {
     let mut shares = Vec::new();
-    for model::Share { backend, weight } in &split.backends {
+    for model::BackendShare { backend, weight } in &split.backends {
         let place = place(&model::RelayTarget::Backend(backend.clone()), at, backends, report)?;
         shares.push(Share { name: backend.to_string().into(), backend: place, weight: *weight });
     }
@@ -36,10 +36,10 @@ pub(super) fn split(
 
 /// The copies of a route; `None` where there is no such backend, as is reported.
 pub(super) fn mirror(
-    mirror: &model::Mirror,
+    mirror: &model::MirrorConfig,
     at: &At,
     backends: &mut Backends<'_>,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Option<Mirror> {
     let place = place(&model::RelayTarget::Backend(mirror.backend.clone()), at, backends, report)?;
     Some(Mirror {
@@ -50,16 +50,16 @@ pub(super) fn mirror(
     })
 }
 
-/// What the share of a request is known by.
-fn hash_key(key: &model::HashKey, at: &At, report: &mut Report) -> Option<HashKey> {
+/// The key of a request's share.
+fn hash_key(key: &model::HashKey, at: &At, report: &mut Findings) -> Option<HashSource> {
     Some(match key {
-        model::HashKey::Client => HashKey::Client,
-        model::HashKey::Cookie(name) => HashKey::Cookie(name.as_str().into()),
-        model::HashKey::Header(name) => HashKey::Header(field_name(name, at, report)?),
+        model::HashKey::Client => HashSource::Client,
+        model::HashKey::Cookie(name) => HashSource::Cookie(name.as_str().into()),
+        model::HashKey::Header(name) => HashSource::Header(field_name(name, at, report)?),
     })
 }
 
-fn field_name(name: &model::HeaderName, at: &At, report: &mut Report) -> Option<HeaderName> {
+fn field_name(name: &model::HeaderName, at: &At, report: &mut Findings) -> Option<HeaderName> {
     let parsed = name.as_str().parse();
     parsed.map_err(|error| report.error(at, format!("split: `{name}`: {error}"))).ok()
 }

@@ -7,33 +7,33 @@ use std::time::SystemTime;
 
 use offramp_certs::acme::{Demanded, Storage};
 use offramp_certs::local_ca::{LocalCa, MAX_NAMES};
-use offramp_certs::store::{Entry, Store};
+use offramp_certs::store::{CertificateStore, StoreEntry};
 use offramp_certs::{Certificate, DnsPattern, Warning, directory};
 use offramp_config::model::{
     self, AcmeCertificate, CertificateSource, Challenge, DefaultRole, HostPattern, ImpliedCertificates,
 };
 use offramp_config::{At, Config};
+use offramp_process::{Error, Finding, state_dir};
+use offramp_sources::access::AccessFiles;
+use offramp_sources::certificates::{Found, Look, OnFault, Pair, Sources};
+use tokio::sync::oneshot;
 
-use super::{Report, coverage, trust};
-use crate::access::AccessFiles;
+use super::{Findings, coverage, trust};
 use crate::acme::{Rule, Want};
-use crate::certificates::{Found, Look, OnFault, Pair, Sources};
-use crate::error::{Error, Finding};
-use crate::state;
 
-/// What the sources of certificates hold.
+/// The content of the sources of certificates.
 pub(crate) struct Material {
-    /// The certificates.
-    pub(crate) store: Arc<Store>,
-    /// What was read.
+    /// The certificates of all sources.
+    pub(crate) store: Arc<CertificateStore>,
+    /// The sources as they were read.
     pub(crate) sources: Sources,
     /// The certificates that authorities are to issue, issued already or not.
     pub(crate) wants: Vec<Want>,
-    /// What a running process goes on without, to be told now.
+    /// Faults that a running process goes on without, to be logged now.
     pub(crate) faults: Vec<Finding>,
-    /// What cannot be used, and has nothing in its place.
+    /// Sources that cannot be used, without a substitute.
     pub(crate) errors: Vec<Finding>,
-    /// What an operator should know.
+    /// Warnings for the operator.
     pub(crate) warnings: Vec<Finding>,
 }
 
@@ -47,7 +47,7 @@ impl Material {
         on_fault: OnFault,
         mint: bool,
     ) -> Self {
-        let mut report = Report::default();
+        let mut report = Findings::default();
         let mut look = Look::new(before, now, on_fault);
         let (store, wants) = load(config, &mut look, mint, &mut report);
         trust::read(config, &mut look, &mut report);
@@ -66,6 +66,28 @@ impl Material {
         }
     }
 
+    /// Like [`Self::read`], on a thread of its own: the loop goes on serving the metrics meanwhile, and obeys an order to
+    /// stop, however slow the disk is. Dropped, it changes nothing.
+    ///
+    /// # Errors
+    /// The thread cannot be started, or has panicked.
+    pub(crate) async fn read_on_thread(
+        config: Arc<Config>,
+        before: Sources,
+        now: SystemTime,
+        on_fault: OnFault,
+        mint: bool,
+    ) -> Result<Self, Error> {
+        let (done, outcome) = oneshot::channel();
+        let work = move || {
+            // The change may have been given up.
+            let _ = done.send(Self::read(&config, &before, now, on_fault, mint));
+        };
+        let thread = std::thread::Builder::new().name("offramp-certs".into()).spawn(work);
+        thread.map_err(|error| Error::one(format!("cannot start a thread: {error}")))?;
+        outcome.await.map_err(|_| Error::one("reading the certificates ended by a fault of Offramp's own"))
+    }
+
     /// Itself, unless something cannot be used.
     ///
     /// # Errors
@@ -75,41 +97,23 @@ impl Material {
     }
 }
 
-impl Report {
-    /// Tells what there is to tell of a file.
-    pub(super) fn found<T>(&mut self, at: &At, found: Found<T>, warnings: &[Warning]) {
-        self.warn_all(at, warnings);
-        if let Found::Nothing(fault) = found {
-            self.error_once(at, fault);
-        }
-    }
-
-    fn warn_all(&mut self, at: &At, warnings: &[Warning]) {
-        for warning in warnings {
-            self.warn(at, warning.to_string());
-        }
-    }
-
-    /// The fault of a file that several routes name is one.
-    pub(super) fn error_once(&mut self, at: &At, text: String) {
-        if !self.errors.iter().any(|known| known.text == text) {
-            self.error(at, text);
-        }
-    }
-}
-
-/// What one `[[certificate]]` stands for.
+/// The meaning of one `[[certificate]]`.
 enum Part<'c> {
     /// So many of the pairs that are read, the next ones; those of a folder may fail one by one.
     Pairs { count: usize, folder: Option<&'c Path> },
     /// From the local CA, for these names.
     Local(&'c [model::CertificateName]),
-    /// From an authority.
+    /// Issued by an authority.
     Acme(&'c AcmeCertificate),
 }
 
 /// Loads every certificate of `config`. Those that cannot be used are reported and left out.
-fn load(config: &Config, look: &mut Look<'_>, mint: bool, report: &mut Report) -> (Store, Vec<Want>) {
+fn load(
+    config: &Config,
+    look: &mut Look<'_>,
+    mint: bool,
+    report: &mut Findings,
+) -> (CertificateStore, Vec<Want>) {
     let now = look.now();
     let mut parts = Vec::with_capacity(config.certificates.len());
     let mut pairs = Vec::new();
@@ -139,48 +143,36 @@ fn load(config: &Config, look: &mut Look<'_>, mint: bool, report: &mut Report) -
     for (item, part) in parts {
         let is_default =
             item.default == DefaultRole::Always || default.is_some_and(|d| std::ptr::eq(d, item));
-        match part {
+        let (loaded, default) = match part {
             Part::Pairs { count, folder } => {
-                let loaded = take(found.by_ref().take(count), item, folder, look, report);
                 // Of a folder the first one is: the others are for their own names.
-                entries.extend(
-                    loaded
-                        .into_iter()
-                        .enumerate()
-                        .map(|(index, certificate)| Entry { certificate, default: is_default && index == 0 }),
-                );
+                (take(found.by_ref().take(count), item, folder, look, report), is_default)
             }
             Part::Local(names) => {
                 let names = names.iter().map(ToString::to_string).collect();
-                let issued = obtained.local(&item.at, names, look, report).into_iter().enumerate();
-                entries.extend(
-                    issued
-                        .map(|(index, certificate)| Entry { certificate, default: is_default && index == 0 }),
-                );
+                (obtained.local(&item.at, names, look, report).into_iter().collect(), is_default)
             }
+            Part::Acme(AcmeCertificate { on_demand: Some(_), .. }) if demanded => continue,
             Part::Acme(AcmeCertificate { on_demand: Some(_), .. }) => {
-                if !demanded {
-                    demanded = true;
-                    let loaded = obtained.on_demand(look, report);
-                    entries
-                        .extend(loaded.into_iter().map(|certificate| Entry { certificate, default: false }));
-                }
+                demanded = true;
+                (obtained.on_demand(look, report).into_iter().collect(), false)
             }
             Part::Acme(acme) => {
-                let loaded = obtained.load(acme, &item.at, look, report);
-                entries
-                    .extend(loaded.into_iter().map(|certificate| Entry { certificate, default: is_default }));
+                (obtained.load(acme, &item.at, look, report).into_iter().collect(), is_default)
             }
-        }
+        };
+        let loaded: Vec<Arc<Certificate>> = loaded;
+        let entry = |(index, certificate)| StoreEntry { certificate, default: default && index == 0 };
+        entries.extend(loaded.into_iter().enumerate().map(entry));
     }
     if config.tls.certificates == ImpliedCertificates::Acme {
         obtained.fill(&mut entries, look, report);
     }
-    (Store::new(entries, now), obtained.wants)
+    (CertificateStore::new(entries, now), obtained.wants)
 }
 
 /// The pairs in a folder, by their names.
-fn in_directory(path: &model::FilePath, look: &mut Look<'_>, report: &mut Report) -> Vec<Pair> {
+fn in_directory(path: &model::FilePath, look: &mut Look<'_>, report: &mut Findings) -> Vec<Pair> {
     look.directory(&path.path);
     let mut pairs = match directory::pairs(&path.path) {
         Ok(listing) => {
@@ -204,7 +196,7 @@ fn in_directory(path: &model::FilePath, look: &mut Look<'_>, report: &mut Report
     pairs
 }
 
-/// Somebody may be about to write a file of a pair that is in use: where one of its files is there it is looked at
+/// A file of a pair in use may be about to be written: where one of its files is there it is looked at
 /// under the name that it has. A pair of which nothing is left was taken away; a whole folder was not.
 fn keep_known(folder: &Path, pairs: &mut Vec<Pair>, look: &Look<'_>) {
     let gone = pairs.is_empty() && !folder.is_dir();
@@ -223,13 +215,13 @@ fn keep_known(folder: &Path, pairs: &mut Vec<Pair>, look: &Look<'_>) {
     pairs.extend(listed.into_values());
 }
 
-/// What was found of one `[[certificate]]`.
+/// The findings about one `[[certificate]]`.
 fn take(
     found: impl Iterator<Item = (Found<Certificate>, Vec<Warning>)>,
-    item: &model::Certificate,
+    item: &model::CertificateConfig,
     folder: Option<&Path>,
     look: &Look<'_>,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Vec<Arc<Certificate>> {
     let mut loaded = Vec::new();
     let mut left_out: Vec<String> = Vec::new();
@@ -259,22 +251,23 @@ enum Authority {
 }
 
 impl Authority {
-    fn open(&mut self, config: &Config, at: &At, look: &Look<'_>, mint: bool, report: &mut Report) {
+    fn open(&mut self, config: &Config, at: &At, look: &Look<'_>, mint: bool, report: &mut Findings) {
         if !matches!(self, Self::Unopened) {
             return;
         }
         *self = Self::Unusable;
         if mint {
-            match state::prepare(&config.state_dir) {
+            match state_dir::prepare(&config.process.state_dir) {
                 Ok(warnings) => report.warnings.extend(warnings),
                 Err(error) => return report.error(at, error.to_string()),
             }
-        } else if !config.state_dir.join("ca/ca.pem").exists() && !config.state_dir.join("ca/ca.key").exists()
+        } else if !config.process.state_dir.join("ca/ca.pem").exists()
+            && !config.process.state_dir.join("ca/ca.key").exists()
         {
             // It would be minted.
             return;
         }
-        match LocalCa::open_or_create(&config.state_dir, look.now()) {
+        match LocalCa::open_or_create(&config.process.state_dir, look.now()) {
             Ok(authority) => {
                 report.warn_all(at, authority.warnings());
                 *self = Self::Open(Box::new(authority));
@@ -292,7 +285,7 @@ impl Authority {
         at: &At,
         names: Vec<String>,
         look: &mut Look<'_>,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Option<Arc<Certificate>> {
         let issued = self.issued(&names, look.now());
         let missing = || format!("the local CA has no certificate for {}", names.join(", "));
@@ -313,7 +306,7 @@ impl Authority {
         at: &At,
         names: Vec<String>,
         look: &mut Look<'_>,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Option<Arc<Certificate>> {
         let issued = match self {
             Self::Open(authority) => authority.issue(&names, look.now()).map_err(|error| error.to_string()),
@@ -343,7 +336,7 @@ struct Obtained<'c> {
 
 impl<'c> Obtained<'c> {
     fn new(config: &'c Config, mint: bool) -> Self {
-        let (authority, storage) = (Authority::Unopened, Storage::new(&config.state_dir));
+        let (authority, storage) = (Authority::Unopened, Storage::new(&config.process.state_dir));
         Self { config, mint, authority, storage, wants: Vec::new(), kept: None }
     }
 
@@ -354,7 +347,7 @@ impl<'c> Obtained<'c> {
         at: &At,
         mut names: Vec<String>,
         look: &mut Look<'_>,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Vec<Arc<Certificate>> {
         self.authority.open(self.config, at, look, self.mint, report);
         let mut seen = BTreeSet::new();
@@ -378,7 +371,7 @@ impl<'c> Obtained<'c> {
         acme: &AcmeCertificate,
         at: &At,
         look: &mut Look<'_>,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Vec<Arc<Certificate>> {
         let want = match Want::of(acme, self.config) {
             Ok(want) => want,
@@ -414,7 +407,7 @@ impl<'c> Obtained<'c> {
     }
 
     /// The certificates that were ordered because clients asked for them, and that the configuration still allows.
-    fn on_demand(&mut self, look: &mut Look<'_>, report: &mut Report) -> Vec<Arc<Certificate>> {
+    fn on_demand(&mut self, look: &mut Look<'_>, report: &mut Findings) -> Vec<Arc<Certificate>> {
         let rules = Rule::all(self.config);
         let mut loaded = Vec::new();
         for Demanded { name, .. } in self.storage.all_demanded() {
@@ -451,13 +444,13 @@ impl<'c> Obtained<'c> {
 
     /// Adds a certificate for each host of the routes that has none: from the authorities where they may issue it,
     /// else from the local CA; where there is no host at all, one for `localhost`.
-    fn fill(&mut self, entries: &mut Vec<Entry>, look: &mut Look<'_>, report: &mut Report) {
-        // Clients that name nobody get the first one, as with any other certificate.
+    fn fill(&mut self, entries: &mut Vec<StoreEntry>, look: &mut Look<'_>, report: &mut Findings) {
+        // Clients without a server name get the first one, as with any other certificate.
         let unsaid = self.config.certificates.is_empty();
         for acme in implied(self.config, entries) {
             let loaded = self.load(&acme, &At::NOWHERE, look, report);
             let default = unsaid && entries.is_empty();
-            entries.extend(loaded.into_iter().map(|certificate| Entry { certificate, default }));
+            entries.extend(loaded.into_iter().map(|certificate| StoreEntry { certificate, default }));
         }
         let stands_in = self.mint || look.keeps_old();
         if !stands_in || !self.config.listeners.iter().any(|listener| listener.tls) {
@@ -478,14 +471,14 @@ impl<'c> Obtained<'c> {
         if !names.is_empty() {
             for certificate in self.local(&At::NOWHERE, names, look, report) {
                 let default = unsaid && entries.is_empty();
-                entries.push(Entry { certificate, default });
+                entries.push(StoreEntry { certificate, default });
             }
         }
     }
 }
 
 /// A certificate for each host of the routes that no certificate covers and an authority may issue for.
-fn implied(config: &Config, entries: &[Entry]) -> Vec<AcmeCertificate> {
+fn implied(config: &Config, entries: &[StoreEntry]) -> Vec<AcmeCertificate> {
     let asked: Vec<_> = config.tls.acme.iter().filter_map(|name| config.authority(name)).collect();
     let may = |host: &HostPattern| {
         let private = asked.iter().all(|authority| authority.ca.is_some());
@@ -496,7 +489,7 @@ fn implied(config: &Config, entries: &[Entry]) -> Vec<AcmeCertificate> {
     let certificate = |host| AcmeCertificate {
         authorities: config.tls.acme.clone(),
         names: vec![host],
-        key_type: model::KeyType::P256,
+        key_type: model::AcmeKeyType::P256,
         reuse_key: false,
         on_demand: None,
     };
@@ -504,7 +497,7 @@ fn implied(config: &Config, entries: &[Entry]) -> Vec<AcmeCertificate> {
 }
 
 /// The hosts of routes that end TLS here and that no certificate covers, each once.
-fn uncovered(config: &Config, entries: &[Entry]) -> Vec<HostPattern> {
+fn uncovered(config: &Config, entries: &[StoreEntry]) -> Vec<HostPattern> {
     let names = entries.iter().flat_map(|entry| &entry.certificate.names).map(ToString::to_string);
     let covered: BTreeSet<String> = names.collect();
     let routes = config.routes.iter().filter(|route| coverage::is_terminated(config, route));
@@ -516,3 +509,6 @@ fn uncovered(config: &Config, entries: &[Entry]) -> Vec<HostPattern> {
     }
     hosts
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use offramp_certs::store::Store;
+use offramp_certs::store::CertificateStore;
 use offramp_config::Config;
 use offramp_config::model::{self, CertificateName, CertificateSource, HostPattern};
 
-use super::Report;
+use super::Findings;
 use crate::acme::{Rule, Want};
 
 /// Warns of every route with a host that is not covered. `store` has the certificates that were read; those of the
 /// local CA, and those that authorities are asked for, need not be issued yet.
-pub(super) fn look(config: &Config, store: &Store, wants: &[Want], report: &mut Report) {
+pub(super) fn look(config: &Config, store: &CertificateStore, wants: &[Want], report: &mut Findings) {
     let read = store.certificates().flat_map(|certificate| &certificate.names).map(ToString::to_string);
     let local = config.certificates.iter().filter_map(|certificate| match &certificate.source {
         CertificateSource::Local { names } => Some(names),
@@ -26,7 +26,7 @@ pub(super) fn look(config: &Config, store: &Store, wants: &[Want], report: &mut 
     let ordered = wants.iter().flat_map(|want| want.subject.names()).map(ToString::to_string);
     let rules = Rule::all(config);
     if rules.iter().any(Rule::asks) {
-        // Whoever is asked may allow any name.
+        // The `ask` server may allow any name.
         return;
     }
     let demanded = rules.iter().flat_map(Rule::names).map(ToString::to_string);
@@ -46,9 +46,9 @@ pub(super) fn look(config: &Config, store: &Store, wants: &[Want], report: &mut 
     }
 }
 
-/// Whether some listener terminates TLS for the route.
-pub(super) fn is_terminated(config: &Config, route: &model::Route) -> bool {
-    let sealed = matches!(route.target, model::Target::Passthrough(_));
+/// True if a listener terminates TLS for the route.
+pub(super) fn is_terminated(config: &Config, route: &model::RouteConfig) -> bool {
+    let sealed = matches!(route.target, model::RouteTarget::Passthrough(_));
     !sealed && config.listeners.iter().any(|listener| listener.tls && route.applies_to(listener))
 }
 

@@ -10,50 +10,42 @@ use std::sync::Arc;
 
 use headers::{rules, value};
 use http::{HeaderValue, StatusCode};
+use offramp_config::At;
 use offramp_config::model::{self, AlpnId, AuthMode};
-use offramp_config::{At, Config};
 use offramp_http::path::normalize;
-use offramp_proxy::limit::Rate;
+use offramp_proxy::limit::Quota;
 use offramp_proxy::{
-    Action, AuthClass, Bandwidths, ClosedPaths, Coding, Compress, Files, HeaderPolicy, Http, HttpLimits,
-    HttpRoute, HttpTls, Maintenance, Match, Network, PathHandling, PathMatch, PathRules, Paths, Proxy,
-    Redirect, Respond, Rewrite, Route, RouteLimits, Rule, Target, Template, To, media_type,
+    Action, AuthClass, ClosedPaths, Coding, Compress, Detours, Files, HeaderPolicy, Http, HttpRoute, HttpTls,
+    Maintenance, Match, Network, PathHandling, PathMatch, PathRules, Paths, Proxy, Redirect, RequestLimits,
+    Respond, Rewrite, Route, RouteBackends, RouteRule, Target, Template, media_type,
 };
-
-pub(crate) use headers::field_name;
+use offramp_sources::contents::Contents;
 
 use super::backends::Backends;
 use super::canary;
-use super::contents::Contents;
-use super::routes::{ja4_list, name, place, send_proxy, split};
+use super::routes::{self, ja4_list, name, place, send_proxy, split};
 use super::tls::{self, Termination};
-use super::{Report, bandwidths};
-use crate::access::RuleSets;
+use super::{Assembly, Findings, bandwidths};
 
 mod closed;
+mod openings;
 mod secured;
 
-/// What a listener of HTTP does with connections, and with requests.
+/// The rules of an HTTP listener for connections and for requests.
 pub(super) struct Ways {
     /// By the server name, before there is a request.
-    pub(super) rules: Vec<Rule<Route>>,
-    /// By the request.
+    pub(super) rules: Vec<RouteRule<Route>>,
+    /// Chosen by the request.
     pub(super) http: Http,
 }
 
 /// The ways of one listener.
-pub(super) fn ways<'c>(
-    (config, listener): (&'c Config, &'c model::Listener),
-    (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
-    bandwidths: &Bandwidths,
-    termination: &mut Termination<'_>,
-    contents: &mut Contents,
-    report: &mut Report,
-) -> Ways {
+pub(super) fn ways<'c>(parts: &mut Assembly<'c>, listener: &'c model::ListenerConfig) -> Ways {
+    let config = parts.config;
     let mut paths = Vec::new();
     let mut entries = closed::Entries::default();
     for route in config.routes_of(listener) {
-        if matches!(route.target, model::Target::Passthrough(_)) {
+        if matches!(route.target, model::RouteTarget::Passthrough(_)) {
             continue;
         }
         let entry = entries.number(route);
@@ -63,9 +55,7 @@ pub(super) fn ways<'c>(
         });
         for (preference, hosts, closed) in variants {
             // What cannot be made is reported, and there will be no snapshot.
-            if let Some(mut to) =
-                request(route, (backends, access), bandwidths, termination, contents, report)
-            {
+            if let Some(mut to) = request(parts, route) {
                 if let Action::Files(files) = &mut to.action
                     && let Some(files) = Arc::get_mut(files)
                 {
@@ -76,15 +66,16 @@ pub(super) fn ways<'c>(
             }
         }
     }
-    paths.extend(secured::rules(config, listener, contents, report));
+    openings::look(config, listener, &mut parts.report);
+    paths.extend(secured::rules(config, listener, &mut parts.contents, &mut parts.report));
     // The sort is stable, which keeps the order of the file among equals.
     paths.sort_by_key(|(preference, _)| *preference);
     let rules = if listener.tls {
-        handshakes(config, listener, (backends, access), bandwidths, termination, report)
+        handshakes(parts, listener)
     } else {
         let plain =
             HttpTls { tls: None, allow: None, configured: Arc::default(), client_auth: AuthClass::default() };
-        vec![Rule {
+        vec![RouteRule {
             matches: Match::default(),
             to: Route {
                 name: "default".into(),
@@ -102,21 +93,15 @@ pub(super) fn ways<'c>(
         trusted_proxies: listener.trusted_proxies.iter().map(network).collect(),
         via: listener.via,
         limits: limits(&config.limits.http),
-        error_pages: contents.pages(&config.error_pages, report),
+        error_pages: parts.contents.pages(&config.error_pages, &mut parts.report),
     };
     Ways { rules, http }
 }
 
-/// What server names choose: whether TLS ends here, and which rule for client certificates holds.
-fn handshakes<'c>(
-    config: &'c Config,
-    listener: &'c model::Listener,
-    (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
-    bandwidths: &Bandwidths,
-    termination: &mut Termination<'_>,
-    report: &mut Report,
-) -> Vec<Rule<Route>> {
-    let mut ranked: Vec<_> = config
+/// The choice by server names: termination of TLS, and the rule for client certificates.
+fn handshakes<'c>(parts: &mut Assembly<'c>, listener: &'c model::ListenerConfig) -> Vec<RouteRule<Route>> {
+    let mut ranked: Vec<_> = parts
+        .config
         .routes_of(listener)
         .flat_map(|route| {
             split(route).into_iter().map(move |(preference, matches)| (preference, matches, route))
@@ -132,33 +117,28 @@ fn handshakes<'c>(
             continue;
         }
         let (target, addresses, log_one_in) = match &route.target {
-            model::Target::Passthrough(passthrough) => {
-                let backend = backends.inline(&passthrough.server, report);
-                let send_proxy = passthrough.send_proxy.map(send_proxy);
-                (
-                    Some(Target::Passthrough { backend, send_proxy }),
-                    access.rules(&route.networks),
-                    route.log_one_in,
-                )
+            model::RouteTarget::Passthrough(passthrough) => {
+                let to = routes::sealed(passthrough, &mut parts.backends, &mut parts.report);
+                (Some(Target::Passthrough(to)), parts.access.rules(&route.networks), route.log_one_in)
             }
             _ => {
-                let http = handshake(Some(route), &route.at, termination, report);
-                // What is told of a connection is told where no request does, which is a failure.
+                let http = handshake(Some(route), &route.at, parts);
+                // A connection has an event only where no request has one, which is a failure.
                 (http.map(Target::Http), None, NonZeroU32::MIN)
             }
         };
         let name = if matches.hosts.is_empty() { "default".to_owned() } else { matches.hosts.join(",") };
         let deny_ja4 = Arc::new(ja4_list(route));
         // Requests have the bandwidths of their own routes.
-        let is_sealed = matches!(route.target, model::Target::Passthrough(_));
-        let bandwidth = bandwidths::of(bandwidths, route).filter(|_| is_sealed);
-        rules.extend(target.map(|target| Rule {
+        let is_sealed = matches!(route.target, model::RouteTarget::Passthrough(_));
+        let bandwidth = bandwidths::of(&parts.bandwidths, route).filter(|_| is_sealed);
+        rules.extend(target.map(|target| RouteRule {
             matches,
             to: Route { name: name.into(), target, deny_ja4, addresses, log_one_in, bandwidth },
         }));
     }
     if !rules.iter().any(|rule| rule.matches.hosts.is_empty())
-        && let Some(http) = handshake(None, &listener.at, termination, report)
+        && let Some(http) = handshake(None, &listener.at, parts)
     {
         // The request may name a host that the server name does not.
         let to = Route {
@@ -169,18 +149,14 @@ fn handshakes<'c>(
             log_one_in: NonZeroU32::MIN,
             bandwidth: None,
         };
-        rules.push(Rule { matches: Match::default(), to });
+        rules.push(RouteRule { matches: Match::default(), to });
     }
     rules
 }
 
 /// The handshake that a route asks for; without one: that of any client.
-fn handshake(
-    route: Option<&model::Route>,
-    at: &At,
-    termination: &mut Termination<'_>,
-    report: &mut Report,
-) -> Option<HttpTls> {
+fn handshake(route: Option<&model::RouteConfig>, at: &At, parts: &mut Assembly<'_>) -> Option<HttpTls> {
+    let Assembly { termination, report, .. } = parts;
     let auth = route.and_then(|route| route.client_auth.as_ref());
     let of_all = model::RouteTls::default();
     let tls = route.map_or(&of_all, |route| &route.tls);
@@ -194,7 +170,7 @@ fn handshake(
 }
 
 /// The number of a rule for clients: the same as long as mode, authorities, names and fingerprints are.
-fn class(route: &model::Route, termination: &Termination<'_>) -> AuthClass {
+fn class(route: &model::RouteConfig, termination: &Termination<'_>) -> AuthClass {
     let mut hasher = DefaultHasher::new();
     for pattern in &route.deny_ja4 {
         pattern.as_str().hash(&mut hasher);
@@ -220,15 +196,9 @@ fn class(route: &model::Route, termination: &Termination<'_>) -> AuthClass {
     AuthClass(hasher.finish().max(1))
 }
 
-/// Where a request of this route goes; `None` where that cannot be, as is reported.
-fn request<'c>(
-    route: &'c model::Route,
-    (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
-    bandwidths: &Bandwidths,
-    termination: &mut Termination<'_>,
-    contents: &mut Contents,
-    report: &mut Report,
-) -> Option<HttpRoute> {
+/// The target of a route's requests; `None` where it has a fault, which is reported.
+fn request<'c>(parts: &mut Assembly<'c>, route: &'c model::RouteConfig) -> Option<HttpRoute> {
+    let Assembly { backends, access, bandwidths, termination, contents, report, .. } = parts;
     let rules = &route.http;
     let error_pages = contents.pages(&rules.error_pages, report);
     let map = rules.redirects.as_ref();
@@ -243,7 +213,8 @@ fn request<'c>(
         let access = access.access(route, auth)?;
         let (request, response) =
             (self::rules(&rules.request_headers)?, self::rules(&rules.response_headers)?);
-        let headers = HeaderPolicy::new(request, response, rules.keep_original_url, &access.reserved);
+        let mut headers = HeaderPolicy::new(request, response, &access.reserved);
+        headers.hsts = rules.hsts.as_ref().map(hsts).transpose()?;
         Ok(HttpRoute {
             name: name(route).into(),
             action,
@@ -255,13 +226,17 @@ fn request<'c>(
                 Some(protocols) => protocols.iter().map(|protocol| protocol.as_str().into()).collect(),
                 None => ["websocket".into()].into(),
             },
-            hsts: rules.hsts.as_ref().map(hsts).transpose()?,
-            max_body: rules.max_body.map(model::Size::bytes),
-            maintenance: rules.maintenance.as_ref().map(|rule| Box::new(maintenance(rule))),
             error_pages,
-            redirects,
-            limits: route_limits(&rules.limits),
-            rewrites: rewrites(&rules.rewrites)?,
+            plain: rules.plain,
+            connect_timeout: match &route.target {
+                model::RouteTarget::Relay(relay) => relay.connect_timeout,
+                _ => None,
+            },
+            detours: Detours {
+                maintenance: rules.maintenance.as_ref().map(|rule| Box::new(maintenance(rule))),
+                redirects,
+                rewrites: rewrites(&rules.rewrites)?,
+            },
             compress: rules.compress.as_ref().map(compress),
             mirror,
             log_one_in: route.log_one_in,
@@ -271,20 +246,20 @@ fn request<'c>(
     made.map_err(|error| report.error(&route.at, error)).ok()
 }
 
-/// What is done with a request; `None` where there is no such backend, as is reported.
+/// The action on a request; `None` where its backend is missing, which is reported.
 fn action(
-    route: &model::Route,
+    route: &model::RouteConfig,
     backends: &mut Backends<'_>,
     contents: &mut Contents,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Option<Result<Action, String>> {
     let action = match &route.target {
-        model::Target::Relay(relay) => Ok(Action::Proxy(Proxy {
+        model::RouteTarget::Relay(relay) => Ok(Action::Proxy(Proxy {
             to: match &relay.to {
                 model::RelayTarget::Split(split) => {
-                    To::Split(Box::new(canary::split(split, &route.at, backends, report)?))
+                    RouteBackends::Split(Box::new(canary::split(split, &route.at, backends, report)?))
                 }
-                to => To::Backend(place(to, &route.at, backends, report)?),
+                to => RouteBackends::Backend(place(to, &route.at, backends, report)?),
             },
             send_proxy: relay.send_proxy.map(send_proxy),
             rewrite: rewrite(route),
@@ -293,30 +268,30 @@ fn action(
                 encoded_slashes: route.http.paths.encoded_slashes == model::EncodedSlashes::Pass,
             },
         })),
-        model::Target::Redirect(redirect) => self::redirect(redirect).map(Action::Redirect),
-        model::Target::Files(files) => {
+        model::RouteTarget::Redirect(redirect) => self::redirect(redirect).map(Action::Redirect),
+        model::RouteTarget::Files(files) => {
             self::files(route, files, contents, report).map(|files| Action::Files(Arc::new(files)))
         }
-        model::Target::Respond(respond) => self::respond(respond, contents, report).map(Action::Respond),
+        model::RouteTarget::Respond(respond) => self::respond(respond, contents, report).map(Action::Respond),
         // It was decided before there was a request.
-        model::Target::Passthrough(_) => return None,
+        model::RouteTarget::Passthrough(_) => return None,
     };
     Some(action)
 }
 
 /// The path of a route in the normal form by which requests are compared with it.
-fn prefix(route: &model::Route) -> String {
+fn prefix(route: &model::RouteConfig) -> String {
     normalize(route.path.as_str()).text.into_owned()
 }
 
-fn rewrite(route: &model::Route) -> Rewrite {
+fn rewrite(route: &model::RouteConfig) -> Rewrite {
     let length = if route.path.is_root() { 0 } else { prefix(route).len() };
     match &route.http.rewrite {
-        model::Rewrite::Keep => Rewrite::Keep,
-        model::Rewrite::Strip => Rewrite::Strip(length),
+        model::PrefixRewrite::Keep => Rewrite::Keep,
+        model::PrefixRewrite::Strip => Rewrite::Strip(length),
         // What follows begins with `/` by itself.
-        model::Rewrite::Replace(path) if path.is_root() => Rewrite::Strip(length),
-        model::Rewrite::Replace(path) => Rewrite::Replace(length, path.as_str().into()),
+        model::PrefixRewrite::Replace(path) if path.is_root() => Rewrite::Strip(length),
+        model::PrefixRewrite::Replace(path) => Rewrite::Replace(length, path.as_str().into()),
     }
 }
 
@@ -328,7 +303,7 @@ fn rewrites(rules: &[model::PathRewrite]) -> Result<Option<Box<PathRules>>, Stri
     rules.map(|rules| Some(Box::new(rules))).map_err(|error| format!("rewrite: {error}"))
 }
 
-fn redirect(redirect: &model::Redirect) -> Result<Redirect, String> {
+fn redirect(redirect: &model::RedirectResponse) -> Result<Redirect, String> {
     let to = match &redirect.to {
         model::RedirectTo::Https => "https://{host}{uri}".to_owned(),
         url @ model::RedirectTo::Url(_) => url.to_string(),
@@ -340,9 +315,9 @@ fn redirect(redirect: &model::Redirect) -> Result<Redirect, String> {
 }
 
 fn respond(
-    respond: &model::Respond,
+    respond: &model::FixedResponse,
     contents: &mut Contents,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Result<Respond, String> {
     let (body, kind) = match &respond.file {
         Some(file) => {
@@ -360,7 +335,7 @@ fn respond(
     Ok(Respond { status: status(respond.status)?, content_type, body })
 }
 
-fn maintenance(rule: &model::Maintenance) -> Maintenance {
+fn maintenance(rule: &model::MaintenanceMode) -> Maintenance {
     let network = |range: &model::Cidr| Network::new(range.address(), range.prefix());
     Maintenance {
         retry_after: u32::try_from(rule.retry_after.as_secs()).unwrap_or(u32::MAX),
@@ -370,10 +345,10 @@ fn maintenance(rule: &model::Maintenance) -> Maintenance {
 
 /// The files of a route. A root that cannot be read is a mistake in its line, and a warning where it was in use already.
 fn files(
-    route: &model::Route,
+    route: &model::RouteConfig,
     files: &model::StaticFiles,
     contents: &Contents,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Result<Files, String> {
     let root = &files.root;
     if let Err(error) = std::fs::read_dir(&root.path) {
@@ -386,7 +361,7 @@ fn files(
     Ok(Files {
         root: root.path.as_path().into(),
         closed: ClosedPaths::default(),
-        strip: if route.http.rewrite == model::Rewrite::Strip { prefix(route).len() } else { 0 },
+        strip: if route.http.rewrite == model::PrefixRewrite::Strip { prefix(route).len() } else { 0 },
         index: texts(&files.index),
         tries: texts(&files.tries),
         fallback: files.fallback.as_deref().map(|path| path.trim_start_matches('/').into()),
@@ -401,11 +376,11 @@ fn status(status: u16) -> Result<StatusCode, String> {
     StatusCode::from_u16(status).map_err(|error| format!("{status}: {error}"))
 }
 
-fn compress(compress: &model::Compress) -> Arc<Compress> {
-    let coding = |algorithm: &model::Algorithm| match algorithm {
-        model::Algorithm::Zstd => Coding::Zstd,
-        model::Algorithm::Brotli => Coding::Brotli,
-        model::Algorithm::Gzip => Coding::Gzip,
+fn compress(compress: &model::CompressionConfig) -> Arc<Compress> {
+    let coding = |algorithm: &model::CompressionAlgorithm| match algorithm {
+        model::CompressionAlgorithm::Zstd => Coding::Zstd,
+        model::CompressionAlgorithm::Brotli => Coding::Brotli,
+        model::CompressionAlgorithm::Gzip => Coding::Gzip,
     };
     Arc::new(Compress {
         algorithms: compress.algorithms.iter().map(coding).collect(),
@@ -427,20 +402,11 @@ fn hsts(hsts: &model::Hsts) -> Result<HeaderValue, String> {
     HeaderValue::from_str(&text).map_err(|error| format!("hsts: {error}"))
 }
 
-fn route_limits(limits: &model::RouteLimits) -> RouteLimits {
-    RouteLimits {
-        response_timeout: limits.response_timeout,
-        request_body_timeout: limits.request_body_timeout,
-        min_body_rate: limits.min_body_rate.map(model::Size::bytes),
-        idle_timeout: limits.idle_timeout,
-    }
-}
-
-fn limits(limits: &model::HttpLimits) -> HttpLimits {
+fn limits(limits: &model::HttpLimits) -> RequestLimits {
     // The language keeps sizes far below.
     let small = |size: model::Size| u32::try_from(size.bytes()).unwrap_or(u32::MAX);
-    let rate = |rate: offramp_config::Rate| Rate { count: rate.count.get(), per: rate.per.duration() };
-    HttpLimits {
+    let rate = |rate: offramp_config::Rate| Quota { count: rate.count.get(), per: rate.per.duration() };
+    RequestLimits {
         request_header_timeout: limits.request_header_timeout,
         request_body_timeout: limits.request_body_timeout,
         min_body_rate: limits.min_body_rate.bytes(),

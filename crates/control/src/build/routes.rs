@@ -9,34 +9,29 @@ use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use offramp_certs::client_auth::Allow;
-use offramp_config::model::{self, AlpnId, HostPattern, Listeners, Mode, Preamble, RelayTarget};
-use offramp_config::{At, Config};
+use offramp_certs::client_auth::AllowList;
+use offramp_config::At;
+use offramp_config::model::{self, AlpnId, HostPattern, Listeners, Mode, PreambleProtocol, RelayTarget};
 use offramp_proxy::{
-    AddressRules, Bandwidth, Bandwidths, Ja4List, Match, Relay, Route, RouteName, Rule, SendProxy, Target,
+    AddressRules, Bandwidth, Destination, Ja4List, Match, Relay, Route, RouteName, RouteRule, SendProxy,
+    Target,
 };
 
 use super::backends::Backends;
-use super::tls::{self, Termination, Terms};
-use super::{Report, bandwidths};
-use crate::access::RuleSets;
+use super::tls::{self, Terms};
+use super::{Assembly, Findings, bandwidths};
 
 /// The rules of each listener of connections of `config`, in the order of the listeners; none for listeners of
 /// HTTP.
-pub(super) fn tables<'c>(
-    config: &'c Config,
-    (backends, access): (&mut Backends<'_>, &mut RuleSets<'c>),
-    bandwidths: &Bandwidths,
-    termination: &mut Termination<'_>,
-    report: &mut Report,
-) -> Vec<Vec<Rule<Route>>> {
-    let of = |is: fn(&model::Listener) -> bool| -> HashSet<*const model::Route> {
+pub(super) fn tables(parts: &mut Assembly<'_>) -> Vec<Vec<RouteRule<Route>>> {
+    let config = parts.config;
+    let of = |is: fn(&model::ListenerConfig) -> bool| -> HashSet<*const model::RouteConfig> {
         let listeners = config.listeners.iter().filter(|listener| listener.mode == Mode::Tcp && is(listener));
         listeners.flat_map(|listener| config.routes_of(listener)).map(std::ptr::from_ref).collect()
     };
     let relayed = of(|_| true);
     let terminated = of(|listener| listener.tls && listener.preamble.is_none());
-    let postgres = of(|listener| listener.preamble == Some(Preamble::Postgres));
+    let postgres = of(|listener| listener.preamble == Some(PreambleProtocol::Postgres));
     let mut prepared = HashMap::new();
     for route in &config.routes {
         let key = std::ptr::from_ref(route);
@@ -45,10 +40,7 @@ pub(super) fn tables<'c>(
         }
         let ends = Ends { tls: terminated.contains(&key), postgres: postgres.contains(&key) };
         // What cannot be prepared is reported, and there will be no snapshot.
-        if let Some(ready) =
-            Prepared::new(route, ends, (backends, access.rules(&route.networks)), termination, report)
-        {
-            let ready = Prepared { bandwidth: bandwidths::of(bandwidths, route), ..ready };
+        if let Some(ready) = Prepared::new(route, ends, parts) {
             prepared.insert(key, ready);
         }
     }
@@ -57,11 +49,9 @@ pub(super) fn tables<'c>(
         let mut rules = Vec::new();
         for route in config.routes_of(listener).filter(|_| listener.mode == Mode::Tcp) {
             let Some(prepared) = prepared.get(&std::ptr::from_ref(route)) else { continue };
-            rules.extend(
-                split(route).into_iter().map(|(preference, matches)| {
-                    (preference, Rule { matches, to: prepared.route(listener) })
-                }),
-            );
+            rules.extend(split(route).into_iter().map(|(preference, matches)| {
+                (preference, RouteRule { matches, to: prepared.route(listener) })
+            }));
         }
         // The sort is stable, which keeps the order of the file among equals.
         rules.sort_by_key(|(preference, _)| *preference);
@@ -70,10 +60,10 @@ pub(super) fn tables<'c>(
     tables
 }
 
-/// What is preferred sorts first: by listener, host, length of the path, protocol.
+/// The preferred sorts first: by listener, host, length of the path, protocol.
 pub(super) type Preference = (bool, HostKind, Reverse<usize>, bool);
 
-/// How closely a route matches hosts.
+/// The precision of a route's hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum HostKind {
     Exact,
@@ -81,8 +71,8 @@ pub(super) enum HostKind {
     Any,
 }
 
-/// What a route matches, one for each kind of host.
-pub(super) fn split(route: &model::Route) -> Vec<(Preference, Match)> {
+/// The conditions of a route, one for each kind of host.
+pub(super) fn split(route: &model::RouteConfig) -> Vec<(Preference, Match)> {
     let alpn: Vec<Vec<u8>> = route.alpn.iter().map(|id| id.as_bytes().to_vec()).collect();
     let path = Reverse(route.path.as_str().len());
     let preference = |kind| (route.listeners == Listeners::All, kind, path, alpn.is_empty());
@@ -101,10 +91,10 @@ pub(super) fn split(route: &model::Route) -> Vec<(Preference, Match)> {
     rules
 }
 
-/// A route whose parts were looked up, to be given to each listener.
+/// A route with its parts looked up, for each listener.
 struct Prepared {
     name: RouteName,
-    backend: usize,
+    to: Destination,
     end: PreparedEnd,
     deny_ja4: Arc<Ja4List>,
     addresses: Option<Arc<AddressRules>>,
@@ -112,13 +102,13 @@ struct Prepared {
     bandwidth: Option<Bandwidth>,
 }
 
-/// Whether TLS ends here.
+/// Set if TLS ends here.
 enum PreparedEnd {
-    Passthrough(Option<SendProxy>),
+    Passthrough,
     Relay(PreparedRelay),
 }
 
-/// How listeners end the TLS of a route.
+/// The termination of a route's TLS by listeners.
 #[derive(Clone, Copy)]
 struct Ends {
     tls: bool,
@@ -129,30 +119,26 @@ struct PreparedRelay {
     terms: Option<Terms>,
     /// On listeners of PostgreSQL.
     postgres: Option<Terms>,
-    allow: Option<Allow>,
-    send_proxy: Option<SendProxy>,
+    allow: Option<AllowList>,
 }
 
 impl Prepared {
-    fn new(
-        route: &model::Route,
-        ends: Ends,
-        (backends, addresses): (&mut Backends<'_>, Option<Arc<AddressRules>>),
-        termination: &mut Termination<'_>,
-        report: &mut Report,
-    ) -> Option<Self> {
+    fn new<'c>(route: &'c model::RouteConfig, ends: Ends, parts: &mut Assembly<'c>) -> Option<Self> {
+        let Assembly { backends, access, bandwidths, termination, report, .. } = parts;
+        let (addresses, bandwidth) = (access.rules(&route.networks), bandwidths::of(bandwidths, route));
         let name = name(route).into();
         let log_one_in = route.log_one_in;
         let deny_ja4 = Arc::new(ja4_list(route));
         let relay = match &route.target {
-            model::Target::Passthrough(passthrough) => {
-                let end = PreparedEnd::Passthrough(passthrough.send_proxy.map(send_proxy));
-                let backend = backends.inline(&passthrough.server, report);
-                return Some(Self { name, backend, end, deny_ja4, addresses, log_one_in, bandwidth: None });
+            model::RouteTarget::Passthrough(passthrough) => {
+                let (to, end) = (sealed(passthrough, backends, report), PreparedEnd::Passthrough);
+                return Some(Self { name, to, end, deny_ja4, addresses, log_one_in, bandwidth });
             }
-            model::Target::Relay(relay) => relay,
+            model::RouteTarget::Relay(relay) => relay,
             // Only listeners of HTTP have them.
-            model::Target::Redirect(_) | model::Target::Respond(_) | model::Target::Files(_) => return None,
+            model::RouteTarget::Redirect(_)
+            | model::RouteTarget::Respond(_)
+            | model::RouteTarget::Files(_) => return None,
         };
         let backend = place(&relay.to, &route.at, backends, report)?;
         let auth = route.client_auth.as_ref();
@@ -166,32 +152,24 @@ impl Prepared {
             Some(terms) => terms.map(Some),
         };
         let (terms, postgres) = (made(terms)?, made(postgres)?);
-        let relay = PreparedRelay { terms, postgres, allow, send_proxy: relay.send_proxy.map(send_proxy) };
-        Some(Self {
-            name,
-            backend,
-            end: PreparedEnd::Relay(relay),
-            deny_ja4,
-            addresses,
-            log_one_in,
-            bandwidth: None,
-        })
+        let (send_proxy, connect_timeout) = (relay.send_proxy.map(send_proxy), relay.connect_timeout);
+        let to = Destination { backend, send_proxy, connect_timeout };
+        let end = PreparedEnd::Relay(PreparedRelay { terms, postgres, allow });
+        Some(Self { name, to, end, deny_ja4, addresses, log_one_in, bandwidth })
     }
 
-    fn route(&self, listener: &model::Listener) -> Route {
-        let backend = self.backend;
+    fn route(&self, listener: &model::ListenerConfig) -> Route {
         let target = match &self.end {
-            PreparedEnd::Passthrough(send_proxy) => Target::Passthrough { backend, send_proxy: *send_proxy },
-            PreparedEnd::Relay(PreparedRelay { terms, postgres, allow, send_proxy }) => {
+            PreparedEnd::Passthrough => Target::Passthrough(self.to),
+            PreparedEnd::Relay(PreparedRelay { terms, postgres, allow }) => {
                 let terms = match listener.preamble {
-                    Some(Preamble::Postgres) => postgres.as_ref(),
+                    Some(PreambleProtocol::Postgres) => postgres.as_ref(),
                     None => terms.as_ref().filter(|_| listener.tls),
                 };
                 Target::Relay(Relay {
-                    backend,
+                    to: self.to,
                     tls: terms.map(|terms| terms.configs.clone()),
                     allow: allow.clone(),
-                    send_proxy: *send_proxy,
                     configured: terms.map(|terms| Arc::clone(&terms.offer)).unwrap_or_default(),
                 })
             }
@@ -208,12 +186,25 @@ impl Prepared {
     }
 }
 
+/// The server of a passthrough.
+pub(super) fn sealed(
+    passthrough: &model::Passthrough,
+    backends: &mut Backends<'_>,
+    report: &mut Findings,
+) -> Destination {
+    Destination {
+        backend: backends.inline(&passthrough.server, report),
+        send_proxy: passthrough.send_proxy.map(send_proxy),
+        connect_timeout: passthrough.connect_timeout,
+    }
+}
+
 /// The place of the backend that a route leads to; `None` where there is none, as is reported.
 pub(super) fn place(
     to: &RelayTarget,
     at: &At,
     backends: &mut Backends<'_>,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Option<usize> {
     match to {
         RelayTarget::Server(server) => Some(backends.inline(server, report)),
@@ -232,20 +223,20 @@ pub(super) fn place(
     }
 }
 
-/// What events call a route: what it matches, such as `a.example,b.example/api`, or `default`.
-pub(crate) fn name(route: &model::Route) -> String {
+/// The name of a route in events: its conditions, such as `a.example,b.example/api`, or `default`.
+pub(crate) fn name(route: &model::RouteConfig) -> String {
     route.name()
 }
 
 /// The fingerprints that a route refuses.
-pub(super) fn ja4_list(route: &model::Route) -> Ja4List {
+pub(super) fn ja4_list(route: &model::RouteConfig) -> Ja4List {
     Ja4List::new(route.deny_ja4.iter().map(model::Ja4Pattern::as_str))
 }
 
-pub(super) fn send_proxy(version: model::SendProxy) -> SendProxy {
+pub(super) fn send_proxy(version: model::ProxyProtocolHeader) -> SendProxy {
     match version {
-        model::SendProxy::V1 => SendProxy::V1,
-        model::SendProxy::V2(options) => {
+        model::ProxyProtocolHeader::V1 => SendProxy::V1,
+        model::ProxyProtocolHeader::V2(options) => {
             let model::ProxyV2 { tls, crc32c, client_certificate } = options;
             SendProxy::V2 { tls, crc32c, client_certificate }
         }

@@ -1,6 +1,6 @@
 //! TLS towards servers: a connector for each server of a backend.
 //!
-//! A connector has connections and sessions behind it, so that one whose settings have not changed goes on from
+//! A connector has connections and sessions behind it, so that one with unchanged settings goes on from
 //! snapshot to snapshot.
 
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use std::sync::Arc;
 use offramp_certs::anchors::Anchors;
 use offramp_certs::client_auth::Trust;
 use offramp_config::model::{self, ServerAddress, TlsName};
-use offramp_record::{Choice, RecordSize};
-use offramp_tls::client::{Connector, Preamble, Settings, Verify};
+use offramp_record::{LibraryChoice, RecordSize};
+use offramp_sources::certificates::Sources;
+use offramp_tls::client::{Connector, ConnectorSettings, ServerVerification, StartTlsProtocol};
 use offramp_upstream::Backend;
 use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
 
-use super::{Report, trust};
-use crate::certificates::Sources;
+use super::{Findings, trust};
 
 /// Makes connectors of what was read.
 pub(super) struct Connectors<'a> {
     sources: &'a Sources,
-    choice: Choice,
+    choice: LibraryChoice,
     post_quantum: bool,
     record_size: RecordSize,
 }
 
 impl<'a> Connectors<'a> {
-    pub(super) fn new(tls: &model::Tls, sources: &'a Sources, choice: Choice) -> Self {
+    pub(super) fn new(tls: &model::Tls, sources: &'a Sources, choice: LibraryChoice) -> Self {
         let record_size = super::record_size(tls.record_size);
         Self { sources, choice, post_quantum: tls.post_quantum, record_size }
     }
@@ -37,18 +37,18 @@ impl<'a> Connectors<'a> {
     pub(super) fn of(
         &self,
         tls: &model::ServerTls,
-        backend: &model::Backend,
+        backend: &model::BackendConfig,
         previous: Option<&Backend>,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Option<Arc<[Arc<Connector>]>> {
         let (verify, certificate) = (self.verify(tls)?, self.certificate(tls)?);
         let connectors = backend.servers.iter().map(|server| {
-            let settings = Settings {
+            let settings = ConnectorSettings {
                 verify: verify.clone(),
                 name: name(tls.name.as_ref(), &server.address)?,
                 sni: tls.sni.as_ref().and_then(|sni| ServerName::try_from(sni.to_string()).ok()),
                 certificate: certificate.clone(),
-                preamble: tls.preamble.map(|model::Preamble::Postgres| Preamble::Postgres),
+                preamble: tls.preamble.map(|model::PreambleProtocol::Postgres| StartTlsProtocol::Postgres),
                 alpn: alpn(tls),
                 post_quantum: self.post_quantum,
                 choice: self.choice,
@@ -64,16 +64,16 @@ impl<'a> Connectors<'a> {
         connectors.map(Into::into).map_err(|error| report.error(&tls.at, format!("tls: {error}"))).ok()
     }
 
-    fn verify(&self, tls: &model::ServerTls) -> Option<Verify> {
+    fn verify(&self, tls: &model::ServerTls) -> Option<ServerVerification> {
         let anchors = match &tls.verify {
             model::Verify::System => self.sources.system()?,
             model::Verify::File(file) => self.sources.authorities(&file.path)?,
-            model::Verify::Nothing => return Some(Verify::Nothing),
+            model::Verify::Nothing => return Some(ServerVerification::Nothing),
             model::Verify::Pins(pins) => {
-                return Some(Verify::Pins(pins.iter().map(|pin| pin.0).collect()));
+                return Some(ServerVerification::Pins(pins.iter().map(|pin| pin.0).collect()));
             }
         };
-        self.trust(anchors, tls).map(Verify::Roots)
+        self.trust(anchors, tls).map(ServerVerification::Roots)
     }
 
     fn trust(&self, anchors: &Anchors, tls: &model::ServerTls) -> Option<Trust> {
@@ -96,7 +96,7 @@ impl<'a> Connectors<'a> {
 /// of another protocol accepts the connection (ALPACA).
 fn alpn(tls: &model::ServerTls) -> Vec<Vec<u8>> {
     match tls.preamble {
-        Some(model::Preamble::Postgres) if tls.alpn.is_empty() => {
+        Some(model::PreambleProtocol::Postgres) if tls.alpn.is_empty() => {
             vec![offramp_wire::postgres::ALPN.to_vec()]
         }
         _ => tls.alpn.iter().map(|id| id.as_bytes().to_vec()).collect(),

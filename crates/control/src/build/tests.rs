@@ -22,7 +22,7 @@ fn build_config(config: &Config) -> Result<Built, Error> {
     let inputs = Inputs {
         now: SystemTime::now(),
         generation: 1,
-        choice: Choice::always(Library::Ring),
+        choice: LibraryChoice::always(Library::Ring),
         tickets: &Arc::new(TicketKeys::new(Duration::from_secs(60)).unwrap()),
         names: &Names::default(),
         backends: &[],
@@ -42,8 +42,8 @@ fn route(built: &Built, listener: &str, host: Option<&str>, alpn: &str) -> Strin
         || "none".to_owned(),
         |route| {
             let backend = match &route.target {
-                offramp_proxy::Target::Relay(relay) => relay.backend,
-                offramp_proxy::Target::Passthrough { backend, .. } => *backend,
+                offramp_proxy::Target::Relay(relay) => relay.to.backend,
+                offramp_proxy::Target::Passthrough(to) => to.backend,
                 offramp_proxy::Target::Http(_) => panic!("HTTP"),
             };
             format!("{} to {}", *route.name, built.snapshot.backends[backend].name)
@@ -118,7 +118,7 @@ fn servers_of_one_address_share_a_backend_and_names_are_collected() {
     let names: Vec<_> = built.snapshot.backends.iter().map(|backend| backend.name.to_string()).collect();
     assert_eq!(names, ["grpc", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:5"]);
     let grpc = &built.snapshot.backends[0];
-    assert!(matches!(grpc.servers[1].target, offramp_upstream::Target::Resolved(_)));
+    assert!(matches!(grpc.servers[1].target, offramp_upstream::UpstreamAddress::Resolved(_)));
     assert_eq!(grpc.picker.len(), 2);
 }
 
@@ -148,7 +148,7 @@ fn tls_is_for_listeners_that_speak_it_and_says_what_it_offers() {
         let found = listeners[listener].routes.find(host, |protocol| protocol == b"h2");
         match &found.unwrap().target {
             offramp_proxy::Target::Relay(relay) => (relay.tls.is_some(), Arc::clone(&relay.configured)),
-            offramp_proxy::Target::Passthrough { .. } => panic!("a passthrough"),
+            offramp_proxy::Target::Passthrough(_) => panic!("a passthrough"),
             offramp_proxy::Target::Http(_) => panic!("HTTP"),
         }
     };
@@ -264,9 +264,9 @@ fn routes_say_how_many_of_their_connections_are_told_of() {
 #[test]
 fn a_backend_that_is_not_there_is_an_error() {
     let mut config = Config::default();
-    config.listeners.push(model::Listener { tls: false, ..model::Listener::default() });
+    config.listeners.push(model::ListenerConfig { tls: false, ..model::ListenerConfig::default() });
     let target = model::RelayTarget::Backend("app".parse().unwrap());
-    config.routes.push(model::Route::to(model::Target::Relay(model::Relay::new(target))));
+    config.routes.push(model::RouteConfig::to(model::RouteTarget::Relay(model::RelayConfig::new(target))));
     let error = build_config(&config).err().unwrap();
     assert!(error.to_string().contains("no backend `app`"), "{error}");
 }

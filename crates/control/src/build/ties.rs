@@ -4,26 +4,26 @@ use std::fs;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use offramp_config::model::{Relay, RelayTarget, Target};
+use offramp_config::model::{RelayConfig, RelayTarget, RouteTarget};
 use offramp_config::{At, Config};
+use offramp_process::state_dir;
 use offramp_upstream::StickyKey;
 
-use super::Report;
-use crate::state;
+use super::Findings;
 
 /// The time for which cookies of versions without a secret count, from when the secret was made: they live as long as a
 /// browser's session.
 const TRANSITION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The secret that the state directory has; it is made there where a cookie needs it, and `mint` allows it.
-pub(super) fn key(config: &Config, mint: bool, report: &mut Report) -> StickyKey {
+pub(super) fn key(config: &Config, mint: bool, report: &mut Findings) -> StickyKey {
     let unused = || StickyKey::new(Default::default(), UNIX_EPOCH);
     if !is_needed(config) {
         return unused();
     }
-    let path = config.state_dir.join("sticky.key");
+    let path = config.process.state_dir.join("sticky.key");
     if mint {
-        match state::prepare(&config.state_dir) {
+        match state_dir::prepare(&config.process.state_dir) {
             Ok(warnings) => report.warnings.extend(warnings),
             Err(error) => {
                 report.error(&At::NOWHERE, format!("sticky_cookie: {error}"));
@@ -35,14 +35,16 @@ pub(super) fn key(config: &Config, mint: bool, report: &mut Report) -> StickyKey
         return unused();
     }
     let made = |found: fs::Metadata| found.modified().map(|made| made + TRANSITION);
-    let read = || -> io::Result<(_, SystemTime)> { Ok((state::secret(&path)?, made(fs::metadata(&path)?)?)) };
+    let read =
+        || -> io::Result<(_, SystemTime)> { Ok((state_dir::secret(&path)?, made(fs::metadata(&path)?)?)) };
     match read() {
         Ok((secret, known_until)) => StickyKey::new(secret, known_until),
         Err(error) => {
             let path = path.display();
             report.error(
                 &At::NOWHERE,
-                format!("sticky_cookie: the secret {path} cannot be used: {error}; remove it to have a new one made"),
+                format!("sticky_cookie: the secret {path} cannot be used: {error}; remove it to have a new one made: clients \
+                     that have a cookie may then come to another server once"),
             );
             unused()
         }
@@ -50,8 +52,10 @@ pub(super) fn key(config: &Config, mint: bool, report: &mut Report) -> StickyKey
 }
 
 fn is_needed(config: &Config) -> bool {
-    let split = |target: &Target| match target {
-        Target::Relay(Relay { to: RelayTarget::Split(split), .. }) => split.sticky_cookie.is_some(),
+    let split = |target: &RouteTarget| match target {
+        RouteTarget::Relay(RelayConfig { to: RelayTarget::Split(split), .. }) => {
+            split.sticky_cookie.is_some()
+        }
         _ => false,
     };
     config.backends.iter().any(|backend| backend.sticky_cookie.is_some())
@@ -77,7 +81,7 @@ mod tests {
     #[test]
     fn the_secret_is_made_where_a_cookie_needs_it() {
         let folder = tempfile::tempdir().unwrap();
-        let mut report = Report::default();
+        let mut report = Findings::default();
         let file = folder.path().join("state/sticky.key");
         key(&config(folder.path(), BACKEND), true, &mut report);
         assert!(!file.exists());
@@ -103,6 +107,8 @@ mod tests {
         fs::write(&file, "short").unwrap();
         key(&tied, true, &mut report);
         let said = report.errors[0].to_string();
-        assert!(said.contains("sticky.key cannot be used") && said.contains("remove it"), "{said}");
+        for part in ["sticky.key cannot be used", "it has 5 bytes, and a secret has 16", "remove it"] {
+            assert!(said.contains(part), "{said}");
+        }
     }
 }

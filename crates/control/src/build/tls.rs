@@ -5,30 +5,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use offramp_certs::anchors::Anchors;
-use offramp_certs::client_auth::{Allow, Pattern, Trust, TrustDomain};
-use offramp_certs::store::Store;
+use offramp_certs::client_auth::{AllowList, Pattern, Trust, TrustDomain};
+use offramp_certs::store::CertificateStore;
 use offramp_config::At;
 use offramp_config::model::{self, AlpnId, AuthMode, FilePath};
-use offramp_observe::facts::Offer;
-use offramp_tls::{Ciphers, ClientAuth, Configs, Policy, TicketKeys};
+use offramp_observe::facts::TlsOffer;
+use offramp_sources::certificates::Sources;
+use offramp_tls::{Ciphers, ClientVerification, Configs, TicketKeys, TlsPolicy};
 use offramp_wire::client_hello::{group_name, scheme_name, suite_name};
 use rustls::{RootCertStore, SignatureScheme};
 
-use super::Report;
-use crate::certificates::Sources;
+use super::Findings;
 
-/// How the TLS of a route is spoken.
+/// The TLS settings of a route.
 #[derive(Clone)]
 pub(super) struct Terms {
     pub(super) configs: Configs,
-    /// What is offered, by its IANA names.
-    pub(super) offer: Arc<Offer>,
+    /// The offered protocols, by their IANA names.
+    pub(super) offer: Arc<TlsOffer>,
 }
 
-/// What makes two routes' TLS the same: versions and ciphers, protocols, and the rule for client certificates.
+/// The identity of a route's TLS: versions and ciphers, protocols, and the rule for client certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    policy: Policy,
+    policy: TlsPolicy,
     alpn: Vec<AlpnId>,
     auth: Option<AuthKey>,
 }
@@ -45,10 +45,10 @@ struct AuthKey {
 }
 
 impl Key {
-    fn of(policy: Policy, alpn: &[AlpnId], auth: Option<&model::ClientAuth>) -> Self {
+    fn of(policy: TlsPolicy, alpn: &[AlpnId], auth: Option<&model::ClientAuth>) -> Self {
         let paths =
             |files: &[FilePath]| -> Vec<PathBuf> { files.iter().map(|file| file.path.clone()).collect() };
-        let domain = |one: &model::TrustDomain| (one.name.to_string(), paths(&one.ca));
+        let domain = |one: &model::TrustDomainConfig| (one.name.to_string(), paths(&one.ca));
         let auth = auth.map(|auth| AuthKey {
             required: auth.mode == AuthMode::Required,
             ca: paths(&auth.ca),
@@ -63,7 +63,7 @@ impl Key {
 /// Makes the terms of routes.
 pub(super) struct Termination<'a> {
     tls: &'a model::Tls,
-    store: &'a Arc<Store>,
+    store: &'a Arc<CertificateStore>,
     tickets: &'a Arc<TicketKeys>,
     sources: &'a Sources,
     schemes: Vec<SignatureScheme>,
@@ -74,7 +74,7 @@ pub(super) struct Termination<'a> {
 impl<'a> Termination<'a> {
     pub(super) fn new(
         tls: &'a model::Tls,
-        store: &'a Arc<Store>,
+        store: &'a Arc<CertificateStore>,
         tickets: &'a Arc<TicketKeys>,
         sources: &'a Sources,
     ) -> Self {
@@ -83,10 +83,10 @@ impl<'a> Termination<'a> {
     }
 
     /// The versions and ciphers of a route, or of no route.
-    pub(super) fn policy(&self, route: &model::RouteTls) -> Policy {
+    pub(super) fn policy(&self, route: &model::RouteTls) -> TlsPolicy {
         let (tls13, tls12, aeads) = route.over(self.tls);
         let has = |aead| aeads.contains(&aead);
-        Policy {
+        TlsPolicy {
             tls13,
             tls12,
             ciphers: Ciphers {
@@ -107,7 +107,7 @@ impl<'a> Termination<'a> {
         alpn: &[AlpnId],
         auth: Option<&model::ClientAuth>,
         at: &At,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Option<Terms> {
         let policy = self.policy(route);
         let key = Key::of(policy, alpn, auth);
@@ -121,19 +121,19 @@ impl<'a> Termination<'a> {
 
     fn make(
         &mut self,
-        policy: &Policy,
+        policy: &TlsPolicy,
         alpn: &[AlpnId],
         auth: Option<&model::ClientAuth>,
         at: &At,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> Option<Terms> {
         let auth = match auth {
-            None => ClientAuth::None,
+            None => ClientVerification::None,
             Some(auth) => {
                 let trust = self.trust(auth)?;
                 match auth.mode {
-                    AuthMode::Required => ClientAuth::Required(trust),
-                    AuthMode::Optional => ClientAuth::Optional(trust),
+                    AuthMode::Required => ClientVerification::Required(trust),
+                    AuthMode::Optional => ClientVerification::Optional(trust),
                 }
             }
         };
@@ -147,10 +147,10 @@ impl<'a> Termination<'a> {
         }
     }
 
-    /// Whom to believe about clients; `None` where a file cannot be used, as was reported when it was read.
+    /// The authorities of client certificates; `None` where a file cannot be used, as was reported when it was read.
     pub(super) fn trust(&self, auth: &model::ClientAuth) -> Option<Trust> {
         let anchors = self.authorities(auth.authorities())?;
-        let domain = |one: &model::TrustDomain| {
+        let domain = |one: &model::TrustDomainConfig| {
             Some(TrustDomain { name: one.name.to_string(), roots: self.authorities(one.ca.iter())?.store })
         };
         let domains: Option<Vec<_>> = auth.trust_domains.iter().map(domain).collect();
@@ -171,9 +171,9 @@ impl<'a> Termination<'a> {
         Some(all)
     }
 
-    fn offer(&self, configs: &Configs) -> Offer {
+    fn offer(&self, configs: &Configs) -> TlsOffer {
         let offers = configs.offers();
-        Offer {
+        TlsOffer {
             versions: offers.versions.iter().collect(),
             suites: offers.suites.iter().map(|suite| suite_name(*suite).to_string()).collect(),
             groups: offers.groups.iter().map(|group| group_name(*group).to_string()).collect(),
@@ -183,8 +183,8 @@ impl<'a> Termination<'a> {
     }
 }
 
-/// Whom of those with a verified certificate to let in.
-pub(super) fn allow(auth: &model::ClientAuth, at: &At, report: &mut Report) -> Allow {
+/// The clients to admit among those with a verified certificate.
+pub(super) fn allow(auth: &model::ClientAuth, at: &At, report: &mut Findings) -> AllowList {
     let mut patterns = Vec::new();
     for allow in &auth.allow {
         match allow.to_string().parse::<Pattern>() {
@@ -192,11 +192,11 @@ pub(super) fn allow(auth: &model::ClientAuth, at: &At, report: &mut Report) -> A
             Err(error) => report.error(at, error.to_string()),
         }
     }
-    Allow::new(patterns)
+    AllowList::new(patterns)
 }
 
-/// What the certificates can sign with.
-fn schemes(store: &Store) -> Vec<SignatureScheme> {
+/// The signature schemes of the certificates.
+fn schemes(store: &CertificateStore) -> Vec<SignatureScheme> {
     let can = |scheme: &SignatureScheme| store.certificates().any(|one| one.suits(&[*scheme]));
     SCHEMES.iter().copied().filter(can).collect()
 }
@@ -219,8 +219,8 @@ const SCHEMES: [SignatureScheme; 10] = [
 mod tests {
     use super::*;
 
-    const POLICY: Policy =
-        Policy { tls13: true, tls12: true, ciphers: Ciphers::ALL, post_quantum: true, tickets: 1 };
+    const POLICY: TlsPolicy =
+        TlsPolicy { tls13: true, tls12: true, ciphers: Ciphers::ALL, post_quantum: true, tickets: 1 };
 
     #[test]
     fn a_file_of_authorities_is_not_one_of_revocation_lists() {
@@ -239,9 +239,9 @@ mod tests {
         assert_ne!(key(&["/root.pem"], &["/both.pem"]), key(&["/root.pem", "/both.pem"], &[]));
         assert_eq!(key(&["/root.pem"], &["/both.pem"]), key(&["/root.pem"], &["/both.pem"]));
         assert_ne!(Key::of(POLICY, &[], None), key(&["/root.pem"], &[]));
-        let modern = Policy { tls12: false, ..POLICY };
+        let modern = TlsPolicy { tls12: false, ..POLICY };
         assert_ne!(Key::of(POLICY, &[], None), Key::of(modern, &[], None));
-        // Who may enter is a part of the rule to which sessions are bound.
+        // The access rule is a part of the rule that sessions are bound to.
         let mut alice = auth(&["/root.pem"], &[]);
         alice.allow = vec!["cn:alice".parse().unwrap()];
         assert_ne!(Key::of(POLICY, &[], Some(&alice)), key(&["/root.pem"], &[]));

@@ -1,7 +1,7 @@
 //! Sockets that an unconfirmed change gives up. They are kept until it is confirmed, so that the way back cannot fail
 //! because another process has taken the address, or because this one may not open it any more.
 //!
-//! A TCP socket refuses connections meanwhile, as it would if it was closed. Who connects to one that cannot be suspended (a
+//! A TCP socket refuses connections meanwhile, as it would if it was closed. A client of one that cannot be suspended (a
 //! Unix socket, one of the service manager, a port that the kernel picked) waits in its queue.
 
 use std::io;
@@ -10,16 +10,17 @@ use std::sync::Arc;
 
 use offramp_net::Address;
 use offramp_net::listen::Reserve;
+use offramp_process::inherited::WantedSocket;
 
 use super::unlink;
-use crate::plan::{Held, Wanted};
+use crate::socket_plan::HeldSocket;
 
 /// The sockets of one address.
 #[derive(Debug)]
 pub(crate) struct Reserved {
-    held: Held,
+    held: HeldSocket,
     bound: Address,
-    /// Whether the service manager keeps them too.
+    /// Set if the service manager keeps them too.
     foreign: bool,
     sockets: Arc<Reserve>,
 }
@@ -27,7 +28,8 @@ pub(crate) struct Reserved {
 impl Reserved {
     /// Keeps the sockets, on which so many acceptors accept.
     pub(super) fn new(
-        (held, bound): (Held, Address),
+        held: HeldSocket,
+        bound: Address,
         foreign: bool,
         fds: Vec<OwnedFd>,
         acceptors: usize,
@@ -37,13 +39,13 @@ impl Reserved {
         Self { held, bound, foreign, sockets: Arc::new(Reserve::new(fds, acceptors, suspends)) }
     }
 
-    /// The sockets themselves, for those who accept on them until now.
+    /// The sockets themselves, for the workers that accept on them until now.
     pub(super) fn sockets(&self) -> Arc<Reserve> {
         Arc::clone(&self.sockets)
     }
 
-    /// Whether a wanted socket is this one.
-    pub(super) fn is(&self, wanted: &Wanted) -> bool {
+    /// True if a wanted socket is this one.
+    pub(super) fn is(&self, wanted: &WantedSocket) -> bool {
         let picked = matches!(&wanted.address, Address::Tcp(tcp) if tcp.port() == 0);
         self.held.address == wanted.address && (!picked || self.held.listener == wanted.listener)
     }

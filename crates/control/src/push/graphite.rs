@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{PATIENCE, Teller};
 
-/// Where figures go in Graphite's plaintext protocol, and how often.
+/// The destination of figures in Graphite's plaintext protocol, and the interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Graphite {
     server: ServerAddress,
@@ -20,7 +20,7 @@ pub(super) struct Graphite {
 }
 
 impl Graphite {
-    /// What `metrics` wants, if anything.
+    /// The destination of the configuration.
     pub(super) fn of(metrics: &Metrics) -> Option<Self> {
         let server = metrics.graphite.clone()?;
         Some(Self { server, every: metrics.graphite_interval, prefix: metrics.graphite_prefix.clone() })
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Whether the other side has closed; it never says anything.
+    /// True if the other side has closed; it never sends anything.
     async fn is_closed(&mut self) -> bool {
         async fn closed(stream: &mut (impl AsyncRead + Unpin)) -> bool {
             let mut byte = [0];

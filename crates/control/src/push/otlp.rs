@@ -13,7 +13,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use offramp_config::model::{OtlpUrl, ServerAddress, Tracing};
+use offramp_config::model::{OtlpUrl, ServerAddress, TracingConfig};
 use offramp_observe::otlp::{SpanQueue, render_spans};
 use offramp_observe::{Exposition, Log};
 use tokio::net::TcpStream;
@@ -21,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{PATIENCE, Task, Teller};
 
-/// How often spans are sent.
+/// The interval between exports of spans.
 const SPANS_EVERY: Duration = Duration::from_secs(5);
 /// Figures are sent with every so many times of spans: once a minute.
 const FIGURES_EVERY: u32 = 12;
@@ -38,7 +38,7 @@ pub(super) struct Collector {
     every: Duration,
 }
 
-/// What the collector made of a body.
+/// The collector's answer to a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Taken,
@@ -58,8 +58,8 @@ impl Verdict {
 }
 
 impl Collector {
-    /// What `tracing` wants, if anything.
-    pub(super) fn of(tracing: &Tracing) -> Option<Self> {
+    /// The collector of the configuration.
+    pub(super) fn of(tracing: &TracingConfig) -> Option<Self> {
         Some(Self { url: tracing.otlp.clone()?, figures: tracing.metrics, every: SPANS_EVERY })
     }
 
@@ -174,8 +174,8 @@ mod tests {
     use hyper_util::rt::TokioIo;
     use offramp_observe::event::Tap;
     use offramp_observe::facts::{
-        Cause, Close, ConnectionBrief, ConnectionFacts, HttpVersion, IdSource, RequestFacts, RequestLine,
-        Scheme, Trace,
+        Cause, ClientScheme, Close, ConnectionBrief, ConnectionFacts, HttpVersion, IdSource, RequestFacts,
+        RequestSummary, Trace,
     };
     use offramp_observe::otlp::{SpanQueue, SpanTally, SpanTap};
     use offramp_observe::prometheus::Build;
@@ -218,15 +218,15 @@ mod tests {
         (url, receiver)
     }
 
-    /// A sampled request whose span's id is this.
+    /// A sampled request with this span id.
     fn request(span: u64) -> Event {
         let id = IdSource::new(0, 0).next(UNIX_EPOCH);
         let client: SocketAddr = "192.0.2.1:5000".parse().unwrap();
         let brief =
             ConnectionBrief::from(&ConnectionFacts::new(id, 0, "web".into(), UNIX_EPOCH, client.into()));
-        let line = RequestLine {
+        let line = RequestSummary {
             method: "GET".into(),
-            scheme: Scheme::Https,
+            scheme: ClientScheme::Https,
             host: "example.org".into(),
             target: "/".into(),
             version: HttpVersion::Http2,

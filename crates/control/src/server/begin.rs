@@ -1,239 +1,327 @@
-//! The start, stage by stage. Sockets and keys come first, so that whoever waits is told at once. What can fail for reasons of the configuration fails together, before
-//! anything is given away; the user is switched once, between the keys and the threads.
+//! The start, stage by stage: the first change, made to services that serve nothing.
+//!
+//! Sockets and keys come first, so that an operator learns at once of what is wrong. What can fail for reasons of the
+//! configuration fails together, before anything is given away; the user is switched once, between the keys and the
+//! threads.
 
 use std::cell::RefCell;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
+use std::io;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use offramp_config::Config;
-use offramp_config::model::{Size, Workers};
+use offramp_config::{Config, model};
 use offramp_net::notify::Notifier;
-use offramp_net::{Address, cores, process};
+use offramp_net::process;
 use offramp_observe::prometheus::Build;
-use offramp_observe::{Counters, Exposition, Flusher, FlusherSettings, Log};
-use offramp_proxy::credentials::Logins;
-use offramp_proxy::{
-    Admission, Challenges, ClientTable, Current, Demand, Held, Lateness, Pressure, Refusals, Shared,
-    Snapshot, Worker,
-};
-use offramp_record::aead::Library;
-use offramp_record::{Choice, measure};
-use offramp_tls::TicketKeys;
+use offramp_observe::{Log, Panics};
+use offramp_process::inherited::Inherited;
+use offramp_process::sandbox::{self, Confinement, Scope};
+use offramp_process::signals::Signals;
+use offramp_process::{Error, Helper, Source, descriptors, log_warnings, privileges, watchdog};
+use offramp_proxy::SharedResources;
+use offramp_record::{LibraryChoice, measure};
+use offramp_sources::certificates::{OnFault, Sources};
+use offramp_sources::jwks::Fetches;
+use offramp_sources::{access, contents};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc::Receiver;
 
-use super::given::Given;
-use super::{Desk, Server, Start};
-use crate::acme::{Acme, Orders, Seams, Want};
-use crate::build::{Built, Inputs, build};
-use crate::certificates::Sources;
+use super::given::{Arrivals, Given};
+use super::{Server, Start, StartFrom};
+use crate::acme::Orders;
+use crate::autosave::Autosave;
+use crate::build::{Material, nothing};
+use crate::commit::{Sockets, commit};
 use crate::connections::Closer;
-use crate::descriptors;
-use crate::error::{Error, Finding, none_or_refused};
-use crate::event_store::OpenStore;
-use crate::figures::{self, Counted, Reloads};
-use crate::history::History;
-use crate::inherited::Inherited;
-use crate::jwks::{Fetchers, Fetches, fetch_new};
-use crate::listeners::{self, Fresh, Listening, Opening, wanted};
-use crate::metrics::{self, Endpoint};
-use crate::outputs::{self, Terminals};
+use crate::data_plane::{Cores, DataPlane, Parts, share};
+use crate::event_store::{EventStore, OpenStore};
+use crate::figures::Counted;
+use crate::heartbeat::Heartbeat;
+use crate::ledger::Ledger;
+use crate::outputs::Streams;
 use crate::phases::Phases;
-use crate::plan::{Plan, Wanted};
-use crate::privileges;
-use crate::push::{Pushers, Spans};
-use crate::reload::{rotation, settle_servers};
-use crate::resolve::{Names, Resolver};
-use crate::running::{Crew, Ground, Running, Source, tell};
-use crate::sandbox;
+use crate::plan::{Plan, Proposal};
+use crate::push::Spans;
+use crate::request::RequestQueue;
+use crate::running::Running;
 use crate::servers;
-use crate::signals::Signals;
-use crate::supervise;
-use crate::upgrade::State;
-use crate::upkeep::Calendar;
+use crate::services::{Beginning, Services};
+use crate::upgrade::{Heir, State};
 use crate::view::View;
-use crate::watchdog;
 
 /// Threads that may wait for DNS at once.
 const LOOK_UPS: usize = 4;
 
 pub(super) fn begin(start: Start) -> Result<Server, Error> {
-    let Start { config, origin, environment, log, build, notify_socket, open_store, signals, .. } = start;
-    let mut phases = Phases::since(Instant::now());
-    let (journal, terminals, program) = (start.journal, start.terminals, start.program);
-    let mut source = Source { origin, environment, journal, terminals, program, helper: None, grants: None };
-    sandbox::hide_memory(&config, start.helper.as_ref(), start.heir.as_ref(), &log)?;
-    let given = Given::take(config, start.heir, start.activated, (&source, &start.also), &log)?;
-    let Given { config, file, unwritten, before, state, mut inherited } = given;
-    let open_store = store_opener(&config, open_store)?;
-    let identity = privileges::find(config.user.as_ref(), &source.origin, &log)?;
-    descriptors::raise(&log);
-    let runtime = runtime()?;
+    let (log, mut phases) = (start.log, Phases::since(Instant::now()));
+    let source = Source { origin: start.origin, environment: start.environment };
+    let scope = Scope { source: &source, program: start.program.as_ref(), also: &start.also };
+    sandbox::hide_memory(&start.config, start.helper.as_ref(), || show_memory(&start.from), &log)?;
+    let Start { config, from, .. } = start;
+    let arrivals = Arrivals { file: config, from, activated: start.manager.activated };
+    let mut given = Given::take(arrivals, scope, &log)?;
+    let open_store = store_opener(&given.file.config, start.open_store)?;
+    let identity = privileges::find(given.file.config.process.user.as_ref(), &source.origin, &log)?;
+    let (runtime, signals) = runtime(start.signals, &log)?;
     let entered = runtime.enter();
-    let signals = listen_to_signals(signals)?;
     phases.end("process_ms");
-    let cores = Cores::of(&config);
-    let mut ready = Ready::make(&config, cores.workers, &state, &mut inherited, &log)?;
+    let mut ready = Ready::of(&mut given, start.streams, &log)?;
+    let Given { running, resumption, file, log: opened, before, state, inherited, .. } = given;
+    let config = Arc::clone(&running.config);
+    let first = First { config: &config, opened: &opened, streams: start.streams, log: &log };
     phases.end("sockets_and_keys_ms");
-    if let Some(bound) = start.bound {
-        bound(&ready.addresses());
-    }
-    let choice = choose_aeads(&log);
+    start.bound.into_iter().for_each(|bound| bound(&ready.plan.steps.listeners.opened()));
+    ready.services.snapshot.choose(choose_aeads(&log), &mut ready.plan.steps.snapshot);
     phases.end("aeads_ms");
-    ready.built.snapshot.choose(choice);
-    tell(&log, "certificate", &ready.built.warnings);
-    let who = identity.clone().unwrap_or_else(process::Identity::current);
-    tell(&log, "configuration", &servers::look_here(&config, &who));
-    if let Some(identity) = &identity {
-        privileges::assume(identity, &config, &source.origin)?;
-        tell(&log, "privileges", &privileges::unreadable(&config, &source.origin));
-    }
-    let file = file.as_ref().unwrap_or(&config);
-    sandbox::enter(file, start.helper, &mut source, &start.also, identity.as_ref(), &log)?;
+    let confinement = ready.confine(first, &file.config, identity.as_ref(), start.helper, scope)?;
     phases.end("sandbox_ms");
     // From here on there are threads, which are restricted as this one is.
-    let fetches = Arc::<Fetches>::default();
-    runtime.block_on(async {
-        let keys = fetch_new(ready.built.sources.access.providers(), &fetches, &log);
-        tokio::join!(ready.built.names.look_up_new(&log), keys)
-    });
+    runtime.block_on(ready.plan.fetch(&ready.fetches, &log));
     phases.end("names_ms");
-    let Ready { built, tickets, plan, wanted, fresh, metrics } = ready;
-    let Built { mut snapshot, store, sources, names, contents, wants, warnings } = built;
-    let mut listening = Listening::default();
-    listening.assign(&plan, &wanted, &fresh, &mut snapshot);
-    settle_servers(&config, &snapshot);
-    let generation = snapshot.generation;
-    let events = open_store(&config, &log)?;
+    let store = open_store(&config, &log)?;
     phases.end("log_store_ms");
-    let figures = events.as_ref().map(|store| store.figures());
-    let orders = Arc::<Orders>::default();
-    let counted = Counted::of(figures, &orders, &fetches, start.panics);
-    let (crew, demanded) = crew(&config, source.terminals, &cores, snapshot, &log, (build, counted))?;
-    let crew = Crew { store: events, ..crew };
-    state.recall_clients(&crew.page.counters);
-    crew.tap(&config);
-    // Beside those of the process before, which closes what is not wanted any more. Not earlier: who comes waits here from
-    // now on, and what fails must fail before.
-    fresh.iter().for_each(|fresh| fresh.begin(&log));
-    listening.serve(&plan, &wanted, fresh, &crew.workers);
-    phases.end("workers_ms");
-    let metrics = serve_metrics(metrics, &crew, &log)?;
-    let pushers = Pushers::start(&config, &crew.page, &crew.spans, &log);
-    let mut calendar = Calendar::new(rotation(&config), &store, &sources);
-    state.rotate_in().into_iter().for_each(|left| calendar.rotate_within(left));
-    let seams = Seams::of(&crew.shared, demanded, source.helper.clone());
-    let acme = obtaining(Acme::new(&config, seams, orders, log.clone()), &config, &wants, before.is_some());
-    let fetchers = fetching(fetches, &sources, &log);
-    phases.end("outputs_ms");
+    let facts = Facts { build: start.build, panics: start.panics, is_heir: before.is_some() };
+    let (services, plane) = ready.serve(first, &state, facts, store, &runtime)?;
+    phases.end("workers_and_outputs_ms");
     phases.tell(&log, "the start took");
-    let notifier = || Notifier::new(notify_socket.as_deref());
-    let watchdog = start.watchdog.map(|limit| watchdog::start(notifier(), limit, &crew.workers, &log));
-    let config = Arc::new(config);
-    let history = History::of(&config);
-    let view = View::new(&config, &crew, &history, &source.origin);
-    let closer = Closer::of(&view, &history, &log);
+    let notifier = || Notifier::new(start.manager.notify_socket.as_deref());
+    let heartbeat = Heartbeat::of(&plane.workers);
+    let answered = move || heartbeat.clone().answered();
+    let watchdog = start.manager.watchdog.map(|limit| watchdog::start(notifier(), limit, &log, answered));
+    let autosave = Autosave::of(&config, &source.origin, resumption.succeed(&log));
+    let ledger = Ledger::new(running, file);
+    let view = View::new(
+        ledger.config(),
+        &plane,
+        ledger.history(),
+        &source.origin,
+        services.senders.notify.registry(),
+    );
+    let closer = Closer::of(&view, ledger.history(), &log);
+    let (program, notifier, phases) = (start.program, notifier(), RefCell::new(phases));
     let running = Running {
-        config,
+        ledger,
+        services,
+        plane,
         source,
-        notifier: notifier(),
-        crew,
-        listening,
-        carried: Vec::new(),
-        endings: Vec::new(),
+        confinement,
+        program,
+        notifier,
+        autosave,
         watchdog,
-        metrics,
-        pushers,
-        resolver: Resolver::start(&names, &log),
-        ground: Ground { choice, tickets, store, sources, names, contents, warnings, generation },
-        acme,
-        fetchers,
-        history,
-        confirmation: None,
-        phases: RefCell::new(phases),
-        unwritten,
         view,
-        calendar,
+        phases,
         log,
     };
     running.publish();
-    running.announce();
+    if let Some(address) = running.services.metrics.address() {
+        running.log.info("metrics", &[("address", address.into())]);
+    }
     drop(entered);
-    let (desk, handle) = Desk::new(signals, closer);
-    Ok(Server { runtime, running, desk, handle, inherited, before })
+    let (queue, handle) = RequestQueue::new(signals, closer);
+    Ok(Server { runtime, running, queue, handle, inherited, before })
 }
 
-impl Running {
-    /// Says where connections are accepted that were not `before`: the kernel may have picked a port.
-    pub(crate) fn announce_listening(&self, before: &[(String, Address)]) {
-        for (listener, address) in self.listening.addresses() {
-            if !before.iter().any(|(_, known)| *known == address) {
-                let fields = [("listener", (&listener).into()), ("address", (&address).into())];
-                self.log.info("listening", &fields);
+/// The first configuration, and the outputs of the process.
+#[derive(Clone, Copy)]
+struct First<'a> {
+    config: &'a Arc<Config>,
+    /// The settings that the log was opened with.
+    opened: &'a model::LogConfig,
+    streams: Streams,
+    log: &'a Log,
+}
+
+/// Facts about the process, for its metrics and its right to order certificates.
+struct Facts {
+    build: Build,
+    panics: Panics,
+    /// Set while the process before still serves.
+    is_heir: bool,
+}
+
+/// Everything that is ready before there are threads.
+struct Ready {
+    services: Services,
+    plan: Plan,
+    shared: SharedResources,
+    cores: Cores,
+    spans: Spans,
+    orders: Arc<Orders>,
+    fetches: Arc<Fetches>,
+}
+
+impl Ready {
+    /// Plans the first change to what is given. Where the saved configuration cannot be put in force, because its port is
+    /// taken, for example, that of the file is used.
+    ///
+    /// # Errors
+    /// Everything that stands in the way of sockets and keys.
+    fn of(given: &mut Given, streams: Streams, log: &Log) -> Result<Self, Error> {
+        let Given { running, fallback, resumption, log: opened, state, inherited, .. } = given;
+        let Some(base) = fallback.take() else {
+            return Self::make(First { config: &running.config, opened, streams, log }, state, inherited);
+        };
+        let spare = inherited.try_clone().map_err(|error| Error::one(error.to_string()))?;
+        resumption.try_saved(log);
+        match Self::make(First { config: &running.config, opened, streams, log }, state, inherited) {
+            Ok(ready) => Ok(ready),
+            Err(error) => {
+                resumption.fall_back(&error, log);
+                (*running, *inherited) = (base, spare);
+                Self::make(First { config: &running.config, opened, streams, log }, state, inherited)
             }
         }
     }
 
-    fn announce(&self) {
-        self.announce_listening(&[]);
-        if let Some(metrics) = &self.metrics {
-            self.log.info("metrics", &[("address", metrics.address().into())]);
+    /// Plans the first change: from nothing to the configuration, with the sockets that another process hands over.
+    ///
+    /// # Errors
+    /// Everything that stands in the way of sockets and keys.
+    fn make(first: First<'_>, state: &State, inherited: &mut Inherited) -> Result<Self, Error> {
+        let First { config, opened, streams, log } = first;
+        let cores = Cores::of(config);
+        let (shared, demanded) = share(nothing(), log);
+        let (orders, fetches, spans) =
+            (Arc::<Orders>::default(), Arc::<Fetches>::default(), Spans::none_yet());
+        let services = Services::nothing(Beginning {
+            config,
+            opened,
+            streams,
+            log: log.clone(),
+            shared: &shared,
+            demanded,
+            spans: spans.clone(),
+            orders: Arc::clone(&orders),
+            registry: Arc::default(),
+            fetches: Arc::clone(&fetches),
+            tickets: state.ticket_keys(config, log)?,
+            workers: cores.workers,
+        });
+        let (now, mint) = (SystemTime::now(), true);
+        let material = Material::read(config, &Sources::default(), now, OnFault::Refuse, mint);
+        let proposal = Proposal {
+            config: Arc::clone(config),
+            needs_restart: Vec::new(),
+            diff: None,
+            denied: Vec::new(),
+            material,
+            now,
+            mint,
+            kept: None,
+        };
+        let plan = Plan::between(&services, proposal, inherited)?;
+        let built = &plan.steps.snapshot.built;
+        state.recall(&built.snapshot, &built.names, &built.sources.access);
+        Ok(Self { services, plan, shared, cores, spans, orders, fetches })
+    }
+
+    /// Logs the warnings, becomes the configured user, and enters the sandbox of the file.
+    ///
+    /// # Errors
+    /// The user cannot be switched, or a part of the sandbox that is required cannot be had.
+    fn confine(
+        &mut self,
+        first: First<'_>,
+        file: &Config,
+        identity: Option<&process::UserIdentity>,
+        helper: Option<Helper>,
+        scope: Scope<'_>,
+    ) -> Result<Confinement, Error> {
+        let First { config, log, .. } = first;
+        log_first_warnings(&self.plan, identity, log);
+        if let Some(identity) = identity {
+            privileges::assume(identity, config, &scope.source.origin)?;
+            let further = access::files(config).into_iter().chain(contents::files(config));
+            let unreadable = privileges::unreadable(config, &scope.source.origin, further);
+            log_warnings(log, "privileges", &unreadable);
         }
-        let fields = [
-            ("version", self.crew.page.build.version.into()),
-            ("workers", self.crew.workers.len().into()),
-            ("certificates", self.ground.store.certificates().count().into()),
-        ];
-        self.log.info("started", &fields);
+        let confinement = sandbox::enter(file, helper, scope, identity, log)?;
+        self.services.helped_by(confinement.helper.clone());
+        Ok(confinement)
+    }
+
+    /// Starts the threads, and commits the plan: connections are accepted from then on.
+    ///
+    /// # Errors
+    /// The access log cannot be opened, or a thread cannot be started.
+    fn serve(
+        self,
+        first: First<'_>,
+        state: &State,
+        facts: Facts,
+        store: Option<Box<dyn EventStore>>,
+        runtime: &Runtime,
+    ) -> Result<(Services, DataPlane), Error> {
+        let Self { mut services, plan, shared, cores, spans, orders, fetches } = self;
+        let figures = store.as_ref().map(|store| store.figures());
+        services.store.store_in(store);
+        let plane = DataPlane::start(Parts {
+            config: first.config,
+            cores: &cores,
+            terminals: first.streams.terminals,
+            shared,
+            spans,
+            build: facts.build,
+            counted: Counted::of(
+                figures,
+                &orders,
+                &fetches,
+                facts.panics,
+                services.senders.notify.registry(),
+            ),
+        })?;
+        state.recall_clients(&plane.page.counters);
+        state.recall_receivers(services.senders.notify.registry());
+        if facts.is_heir {
+            // The process before may be ordering certificates still.
+            services.acme.hold();
+        }
+        // Beside the sockets of the process before, which closes what is not wanted any more. Not earlier: clients wait in
+        // the queues from now on, and what fails must fail before.
+        runtime.block_on(commit(&mut services, &plane, plan.steps, Sockets::Close));
+        state.rotate_in().into_iter().for_each(|left| services.tickets.rotate_within(left));
+        Ok((services, plane))
     }
 }
 
-/// What obtains certificates, told what is wanted; it waits where the process before may be obtaining them still.
-fn obtaining(mut acme: Acme, config: &Config, wants: &[Want], waits: bool) -> Acme {
-    if waits {
-        acme.hold();
-    }
-    acme.configure(config);
-    acme.follow(wants);
-    acme
+/// Logs the warnings of a start; `identity` is the user that the process becomes.
+fn log_first_warnings(plan: &Plan, identity: Option<&process::UserIdentity>, log: &Log) {
+    log_warnings(log, "certificate", &plan.steps.snapshot.built.warnings);
+    let own = process::UserIdentity::current();
+    log_warnings(log, "configuration", &servers::look_here(&plan.config, identity.unwrap_or(&own)));
+    descriptors::tell(&plan.config, log);
 }
 
-/// What keeps the keys of tokens fresh.
-fn fetching(fetches: Arc<Fetches>, sources: &Sources, log: &Log) -> Fetchers {
-    let mut fetchers = Fetchers::new(fetches, log.clone());
-    fetchers.follow(sources.access.providers());
-    fetchers
-}
-
-fn listen_to_signals(wanted: bool) -> Result<Option<Signals>, Error> {
-    let signals = wanted.then(Signals::listen).transpose();
-    signals.map_err(|error| Error::one(format!("cannot listen to signals: {error}")))
-}
-
-fn serve_metrics(opened: Option<metrics::Opened>, crew: &Crew, log: &Log) -> Result<Option<Endpoint>, Error> {
-    let serve = |opened| Endpoint::serve(opened, crew.page.clone(), log);
-    opened.map(serve).transpose().map_err(|error| Error::one(format!("cannot serve metrics: {error}")))
-}
-
-/// What opens the store, if the configuration has one.
+/// The opener of the log store, if the configuration has one.
 fn store_opener(config: &Config, opener: Option<OpenStore>) -> Result<OpenStore, Error> {
     match opener {
-        _ if config.log_store.url.is_none() => Ok(Box::new(|_, _| Ok(None))),
+        _ if config.telemetry.log_store.url.is_none() => Ok(Box::new(|_, _| Ok(None))),
         Some(opener) => Ok(opener),
         None => Err(Error::one("this build has no log store; remove [log_store]")),
     }
 }
 
-fn runtime() -> Result<Runtime, Error> {
+/// Shows the memory again that an heir has hidden before it knew its configuration.
+fn show_memory(from: &StartFrom) -> io::Result<()> {
+    from.heir().map_or(Ok(()), Heir::show_memory)
+}
+
+/// Raises the limit of descriptors, and makes the event loop, which receives signals where they are wanted.
+fn runtime(signals: bool, log: &Log) -> Result<(Runtime, Option<Signals>), Error> {
+    descriptors::raise(log);
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().max_blocking_threads(LOOK_UPS).thread_name("offramp-dns");
-    builder.build().map_err(|error| Error::one(format!("cannot make the control loop: {error}")))
+    let runtime =
+        builder.build().map_err(|error| Error::one(format!("cannot make the control loop: {error}")))?;
+    let entered = runtime.enter();
+    let signals = signals.then(Signals::listen).transpose();
+    let signals = signals.map_err(|error| Error::one(format!("cannot listen to signals: {error}")))?;
+    drop(entered);
+    Ok((runtime, signals))
 }
 
 /// The faster AEAD library for each suite, with what was measured in GB/s.
-fn choose_aeads(log: &Log) -> Choice {
+fn choose_aeads(log: &Log) -> LibraryChoice {
     let begun = Instant::now();
     let (choice, measured) = measure(|| begun.elapsed());
     for pair in measured.chunks_exact(2) {
@@ -249,170 +337,4 @@ fn choose_aeads(log: &Log) -> Choice {
         log.debug("AEAD", &fields);
     }
     choice
-}
-
-/// How many workers there are, and on which cores.
-struct Cores {
-    workers: usize,
-    /// One for each worker, or empty: workers are tied to cores only where each gets its own.
-    pins: Vec<usize>,
-}
-
-impl Cores {
-    fn of(config: &Config) -> Self {
-        let usable = cores::usable();
-        let workers = match config.workers {
-            Workers::Auto => usable.len(),
-            Workers::Count(count) => count.get().into(),
-        };
-        Self { workers, pins: if workers == usable.len() { usable } else { Vec::new() } }
-    }
-}
-
-/// What the sockets and the keys are in.
-struct Ready {
-    built: Built,
-    tickets: Arc<TicketKeys>,
-    plan: Plan,
-    wanted: Vec<Wanted>,
-    fresh: Vec<Fresh>,
-    metrics: Option<metrics::Opened>,
-}
-
-impl Ready {
-    /// Binds what did not come from the process before, builds, and reports everything that fails.
-    fn make(
-        config: &Config,
-        workers: usize,
-        state: &State,
-        inherited: &mut Inherited,
-        log: &Log,
-    ) -> Result<Self, Error> {
-        let tickets = Arc::new(state.ticket_keys(config, log)?);
-        let mut findings: Vec<Finding> = Vec::new();
-        let (wanted, places) = wanted(config);
-        let mut fresh = Vec::new();
-        let sets = inherited.for_listeners(&wanted);
-        for ((want, at), set) in wanted.iter().zip(&places).zip(sets) {
-            let opening = match set {
-                Some(set) => Opening::Inherited(set),
-                None if inherited.overlaps(&want.address) => Opening::BesideOwn,
-                None => Opening::Alone,
-            };
-            match listeners::open(want, at, workers, opening) {
-                Ok(opened) => fresh.push(opened),
-                Err(finding) => findings.push(finding),
-            }
-        }
-        let open = |endpoint| metrics::open(endpoint, inherited);
-        let metrics = config.metrics.endpoint.as_ref().map(open).transpose();
-        let metrics = metrics.unwrap_or_else(|finding| {
-            findings.push(finding);
-            None
-        });
-        let now = SystemTime::now();
-        let inputs = Inputs {
-            now,
-            generation: 1,
-            // Until it is measured.
-            choice: Choice::always(Library::AwsLc),
-            tickets: &tickets,
-            names: &Names::default(),
-            backends: &[],
-            bandwidths: &offramp_proxy::Bandwidths::new(),
-            sources: &Sources::default(),
-            contents: None,
-            mint: true,
-        };
-        let built = build(config, &inputs);
-        if let Err(error) = &built {
-            findings.extend_from_slice(error.findings());
-        }
-        if !findings.is_empty() {
-            fresh.iter().for_each(Fresh::abandon);
-        }
-        none_or_refused(findings)?;
-        let plan = Plan { open: (0..wanted.len()).collect(), ..Plan::default() };
-        let built = built?;
-        state.recall(&built.snapshot, &built.names, &built.sources.access);
-        Ok(Self { built, tickets, plan, wanted, fresh, metrics })
-    }
-
-    /// Where connections are waiting from now on.
-    fn addresses(&self) -> Vec<(String, Address)> {
-        self.fresh.iter().map(Fresh::address).collect()
-    }
-}
-
-/// Spawns what looks at the memory of the process, and what logs refusals.
-fn watch_limits(shared: &Shared, log: &Log) {
-    let (pressure, task_log) = (Arc::clone(&shared.pressure), log.clone());
-    supervise::spawn("memory", log, move || {
-        let (pressure, task_log) = (Arc::clone(&pressure), task_log.clone());
-        async move { pressure.watch(&task_log).await }
-    });
-    let refusals = Arc::clone(&shared.refusals);
-    supervise::spawn("refusals", log, move || {
-        let refusals = Arc::clone(&refusals);
-        async move { refusals.write().await }
-    });
-}
-
-/// Opens the access log and starts the threads. Gives the names, too, that clients ask for.
-fn crew(
-    config: &Config,
-    terminals: Terminals,
-    cores: &Cores,
-    snapshot: Snapshot,
-    log: &Log,
-    (build, counted): (Build, Counted),
-) -> Result<(Crew, Receiver<Box<str>>), Error> {
-    let (output, style) = outputs::access_log(config, terminals)?;
-    let settings = FlusherSettings::new(cores.workers, output, style, log.clone());
-    let (flusher, senders) = Flusher::start(settings).map_err(|error| {
-        Error::one(format!("access log: {error}; the user that Offramp runs as must be able to write it"))
-    })?;
-    let (counters, own) = Counters::new(cores.workers);
-    let (demand, demanded) = Demand::new();
-    let shared = Shared {
-        current: Current::new(snapshot),
-        admission: Admission::new(),
-        clients: ClientTable::new(Instant::now()),
-        held: Held::new(),
-        pressure: Pressure::new(),
-        late: Lateness::new(),
-        refusals: Refusals::new(log.clone()),
-        challenges: Challenges::none(),
-        demand,
-        logins: Logins::new(),
-        log: log.clone(),
-    };
-    shared.refusals.show(outputs::shown_clients(config));
-    shared.pressure.bound(config.limits.process_memory.map(Size::bytes));
-    watch_limits(&shared, log);
-    shared
-        .late
-        .watch(shared.current.clone(), log.clone(), Arc::clone(&shared.refusals))
-        .map_err(|error| Error::one(format!("cannot start the thread that watches the workers: {error}")))?;
-    let seed = RandomState::new().build_hasher().finish();
-    let mut starting = Vec::with_capacity(cores.workers);
-    let refused = |index, error| Error::one(format!("cannot start worker {index}: {error}"));
-    for (index, (counters, events)) in own.into_iter().zip(senders).enumerate() {
-        let core = cores.pins.get(index).copied();
-        let worker = Worker::spawn(index, core, counters, events, shared.clone(), seed);
-        starting.push(worker.map_err(|error| refused(index, error))?);
-    }
-    // All of them begin at once: cores where another process serves give each its turn late.
-    let started = starting.into_iter().enumerate();
-    let started = started.map(|(index, worker)| worker.started().map_err(|error| refused(index, error)));
-    let workers = started.collect::<Result<Vec<_>, _>>()?;
-    counters.watch_clients(metrics::clients(config));
-    let spans = Spans::none_yet();
-    let reloads = Reloads::new(SystemTime::now());
-    let page = Exposition {
-        events: Some(flusher.monitor()),
-        sampler: Some(figures::sampler(shared.clone(), spans.clone(), Arc::clone(&reloads), counted)),
-        ..Exposition::new(counters, build)
-    };
-    Ok((Crew { workers, shared, flusher, page, spans, reloads, store: None }, demanded))
 }

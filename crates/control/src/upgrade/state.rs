@@ -1,7 +1,7 @@
 //! What passes from a process to the one that takes its place, beside the sockets: as JSON, in memory that both see.
 //!
 //! A field that is not there has its default, and one that is not known is skipped. So a field may be added without
-//! another version of the hand-over; one whose meaning changes needs another version.
+//! another version of the hand-over; a changed meaning needs another version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,41 +10,45 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use offramp_config::Config;
 use offramp_observe::{Counters, KnownClients, Log};
+use offramp_process::{Error, Source, none_or_refused};
 use offramp_proxy::Snapshot;
+use offramp_sources::access::AccessFiles;
+use offramp_sources::jwks::KnownKeys;
+use offramp_sources::resolve::{KnownName, Names};
 use offramp_tls::TicketKeys;
-use offramp_upstream::health::Known;
+use offramp_upstream::health::HealthHandover;
 use serde::{Deserialize, Serialize};
 
-use crate::access::AccessFiles;
+use super::kept_changes::KeptChanges;
+use crate::config_file::FileRead;
+use crate::differences::{self, summary};
 use crate::emptied;
-use crate::error::{Error, none_or_refused};
-use crate::inherited::Label;
-use crate::jwks::KnownKeys;
-use crate::outputs;
-use crate::resolve::{KnownName, Names};
-use crate::running::{Ground, Source};
-use crate::unwritten::{Unwritten, few};
+use crate::notify::{KnownReceiver, NotifyRegistry};
+use crate::running_config::RunningConfig;
 
 /// All of it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct State {
-    /// The sockets, in the order of their descriptors.
-    pub(crate) sockets: Vec<Sockets>,
     /// The keys of session tickets, and when the next key is due.
     pub(super) tickets: Option<Tickets>,
-    /// What is known of servers.
+    /// The health of servers.
     pub(super) servers: Vec<Server>,
     /// The addresses of host names.
     pub(super) names: Vec<KnownName>,
     /// The keys of tokens that were fetched.
     pub(super) keys: Vec<KnownKeys>,
-    /// Changes in force that the file does not have, as [`offramp_config::Edit::to_text`] has them.
-    pub(super) unwritten: Vec<String>,
-    /// How many routes and written listeners there are; see [`crate::emptied`].
+    /// Changes in force that the file does not have.
+    #[serde(flatten)]
+    pub(super) changes: KeptChanges,
+    /// The numbers of routes and written listeners; see [`crate::emptied`].
     pub(super) numbers: [usize; 2],
+    /// Set if the autosave has a configuration that is not in force.
+    pub(crate) autosave_unused: bool,
     /// The heaviest clients.
     pub(super) clients: Clients,
+    /// The knowledge of receivers of notifications.
+    pub(super) receivers: Vec<KnownReceiver>,
 }
 
 /// The heaviest clients, as [`offramp_observe::KnownClients`] has them.
@@ -55,15 +59,6 @@ pub(super) struct Clients {
     floors: [u64; 4],
     /// In hexadecimal digits, with the figures of each.
     above: Vec<(String, [u64; 4])>,
-}
-
-/// The sockets of one address.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Sockets {
-    #[serde(flatten)]
-    pub(crate) label: Label,
-    /// How many descriptors it has.
-    pub(crate) count: usize,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -85,61 +80,90 @@ pub(super) struct Server {
     returned: u64,
 }
 
+/// Everything that a new process is to know.
+pub(crate) struct Known<'a> {
+    pub(crate) tickets: &'a TicketKeys,
+    /// The time until the next ticket key.
+    pub(crate) rotate_in: Option<Duration>,
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) config: &'a Config,
+    pub(crate) names: &'a Names,
+    pub(crate) access: &'a AccessFiles,
+    pub(crate) counters: &'a Counters,
+    /// The changes that the file does not have.
+    pub(crate) changes: KeptChanges,
+    /// Set if the autosave has a configuration that is not in force.
+    pub(crate) autosave_unused: bool,
+    /// The receivers of notifications.
+    pub(crate) registry: &'a NotifyRegistry,
+}
+
 impl State {
-    /// What this process knows.
-    pub(crate) fn of(
-        sockets: Vec<Sockets>,
-        rotate_in: Option<Duration>,
-        (snapshot, config): (&Snapshot, &Config),
-        (ground, counters): (&Ground, &Counters),
-        unwritten: Vec<String>,
-    ) -> Self {
+    /// The state of this process.
+    pub(crate) fn of(known: Known<'_>) -> Self {
+        let Known {
+            tickets,
+            rotate_in,
+            snapshot,
+            config,
+            names,
+            access,
+            counters,
+            changes,
+            autosave_unused,
+            registry,
+        } = known;
         let rotate_in_ms = rotate_in.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
-        let tickets =
-            ground.tickets.hand_over().map(|keys| Tickets { keys: STANDARD.encode(&*keys), rotate_in_ms });
+        let tickets = tickets.hand_over().map(|keys| Tickets { keys: STANDARD.encode(&*keys), rotate_in_ms });
         let servers = snapshot.backends.iter().flat_map(|backend| {
             backend.health.iter().map(|health| {
-                let Known { down, against, draining, in_a_row, ejection, returned } = health.known();
+                let HealthHandover { down, against, draining, in_a_row, ejection, returned } = health.known();
                 let (backend, server) = (backend.name.to_string(), health.name().to_string());
                 Server { backend, server, down, against, draining, in_a_row, ejection, returned }
             })
         });
-        let (names, keys) = (ground.names.known(), ground.sources.access.known_keys());
+        let (names, keys) = (names.known(), access.known_keys());
         let servers = servers.collect();
         let (numbers, clients) = (emptied::numbers(config), Clients::of(&counters.known_clients()));
-        Self { sockets, tickets, servers, names, keys, unwritten, numbers, clients }
+        let receivers = registry.known();
+        Self { tickets, servers, names, keys, changes, numbers, autosave_unused, clients, receivers }
     }
 
     /// Has an upgrade lose what the file does not have.
     pub(crate) fn forced(self) -> Self {
-        Self { unwritten: Vec::new(), numbers: [0; 2], ..self }
+        Self { changes: KeptChanges::default(), numbers: [0; 2], ..self }
     }
 
-    /// The configuration of the file, with the changes that it does not have.
+    /// The configuration to start with: `base`, which was read from the file, with the changes that it does not have.
     ///
     /// # Errors
     /// It would take everything down, or such a change cannot be made to it.
-    pub(crate) fn with_unwritten(
+    pub(crate) fn take_over_changes(
         &self,
-        config: Config,
+        base: RunningConfig,
+        read: &FileRead,
         source: &Source,
         log: &Log,
-    ) -> Result<(Config, Unwritten), Error> {
-        none_or_refused(emptied::look_at(self.numbers, &config))?;
-        let read = (source.origin.path(), &source.environment);
-        let (config, unwritten) = Unwritten::take_over(config, &self.unwritten, read)?;
-        if unwritten.count() > 0 {
-            let lines = few(unwritten.lines());
+    ) -> Result<RunningConfig, Error> {
+        none_or_refused(emptied::look_at(self.numbers, &read.config))?;
+        let running = self.changes.take_over(base, read, source)?;
+        let lines = differences::lines(&read.config, &running.config);
+        if !lines.is_empty() {
+            let lines = summary(&lines);
             let fields = [("changes", (&lines).into())];
             log.warn("changes that the file does not have were taken over; --persist writes them", &fields);
-            log.set_level(outputs::log(&config.log, source.journal).2);
         }
-        Ok((config, unwritten))
+        Ok(running)
     }
 
     /// Has the heaviest clients of the process before go on here.
     pub(crate) fn recall_clients(&self, counters: &Counters) {
         counters.recall_clients(&self.clients.known());
+    }
+
+    /// Has the receivers of notifications told nothing that the process before has told.
+    pub(crate) fn recall_receivers(&self, registry: &NotifyRegistry) {
+        registry.recall(&self.receivers);
     }
 
     /// The keys of session tickets: those of the process before, if there are any.
@@ -158,7 +182,7 @@ impl State {
         TicketKeys::new(rotation).map_err(|error| Error::one(error.to_string()))
     }
 
-    /// When the keys that came are due for a new one.
+    /// The time until the keys that came need a new one.
     pub(crate) fn rotate_in(&self) -> Option<Duration> {
         self.tickets.as_ref().and_then(|tickets| tickets.rotate_in_ms).map(Duration::from_millis)
     }
@@ -173,9 +197,9 @@ impl State {
             let Some((backend, health)) = backend.and_then(|backend| Some((backend, named(backend)?))) else {
                 continue;
             };
-            // What nobody checks or counts any more would never change again.
+            // A state that is not checked or counted any more would never change again.
             let (checked, counted) = (backend.check.is_some(), backend.ejection.is_some());
-            health.recall(&Known {
+            health.recall(&HealthHandover {
                 down: checked && known.down,
                 against: if checked { known.against } else { 0 },
                 draining: known.draining,

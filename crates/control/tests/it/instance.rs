@@ -8,17 +8,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use offramp_config::Environment;
-use offramp_control::outputs::Terminals;
-use offramp_control::{Changes, Error, Exit, Handle, History, Origin, Reach, Server, Start};
+use offramp_control::outputs::Streams;
+use offramp_control::{Changes, Exit, Handle, History, NotChanged, OpenStore, Server, Start};
 use offramp_net::Address;
 use offramp_observe::prometheus::Build;
 use offramp_observe::{Level, Log, LogFormat, Output, Panics};
+use offramp_process::sandbox::Reach;
+use offramp_process::{Error, Origin, ServiceManager};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// The longest that any step may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder with a configuration, its state and its logs.
 pub(crate) struct Folder(tempfile::TempDir);
@@ -51,6 +53,11 @@ impl Folder {
 
     /// Starts a server with the configuration as it is now.
     pub(crate) fn start(&self) -> Result<Instance, Error> {
+        self.start_with(None)
+    }
+
+    /// Starts it with a log store.
+    pub(crate) fn start_with(&self, open_store: Option<OpenStore>) -> Result<Instance, Error> {
         let environment = Environment { is_root: offramp_net::process::is_root(), ..Environment::default() };
         let loaded = offramp_config::load(&self.file(), &environment);
         let (config, _) = loaded.unwrap_or_else(|errors| panic!("{errors}"));
@@ -60,19 +67,16 @@ impl Folder {
             origin: Origin::File(self.file()),
             environment,
             log,
-            journal: false,
-            terminals: Terminals::default(),
+            streams: Streams::default(),
             panics: Panics::default(),
             bound: None,
             build: Build { version: "0.0.0", commit: "" },
-            notify_socket: None,
-            open_store: None,
+            open_store,
             program: None,
             helper: None,
             also: Reach::default(),
-            heir: None,
-            activated: Vec::new(),
-            watchdog: None,
+            from: offramp_control::StartFrom::File,
+            manager: ServiceManager::default(),
             signals: false,
         })?;
         let (addresses, metrics) = (server.addresses(), server.metrics_address().cloned());
@@ -113,7 +117,11 @@ impl Instance {
     }
 
     pub(crate) fn reload(&self) -> Result<Changes, Error> {
-        self.handle.reload().blocking_recv().expect("the server runs")
+        match self.handle.reload().blocking_recv().expect("the server runs") {
+            Ok(report) => Ok(report.changes),
+            Err(NotChanged::Invalid(error)) => Err(error),
+            Err(other) => panic!("{other}"),
+        }
     }
 
     /// Waits for the end.

@@ -3,18 +3,18 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use offramp_control::Requester;
+use offramp_config::Config;
+use offramp_control::{Change, EventStore, NotChanged, Requester, StoreFigures, Terms};
+use offramp_observe::{Event, Tap};
 use offramp_testkit::ca::{Ca, Key, Leaf};
+use offramp_testkit::process::free_address;
 use offramp_testkit::server::{Listen, Server, apps};
 
-use crate::instance::{Folder, connect, echo};
-
-/// A port that was free a moment ago, for a listener whose address must be known before.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
+use crate::instance::{Folder, PATIENCE, connect, echo};
 
 fn listener(name: &str, address: &str) -> String {
     format!("[[listener]]\nname = \"{name}\"\naddress = \"{address}\"\n")
@@ -31,7 +31,7 @@ fn tail(backend: &Server) -> String {
 fn listeners_come_and_go_while_connections_stay() {
     let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let folder = Folder::new();
-    let (gone, new) = (free(), free());
+    let (gone, new) = (free_address(), free_address());
     let rest = tail(&backend);
     folder.write(&(listener("web", "127.0.0.1:0") + &listener("old", &gone.to_string()) + &rest));
     let instance = folder.start().unwrap();
@@ -169,18 +169,25 @@ fn a_refused_reload_names_every_fault_and_changes_nothing() {
     assert!(error.findings().len() >= 2 && error.to_string().contains("offramp.toml:"), "{error}");
     echo(&mut connect(&client, web, "localhost").unwrap(), "one");
 
-    // The port is ours, the certificate is nobody's, and the log has no directory.
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    // The ports are ours, the certificate is nobody's, and the log has no directory. The socket could be made.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap();
+    let another = TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics = another.local_addr().unwrap();
+    let socket = folder.path().join("s.sock");
     let bad = listener("web", "127.0.0.1:0")
-        + &listener("taken", &taken.local_addr().unwrap().to_string())
+        + &listener("taken", &taken.to_string())
+        + &listener("socket", &format!("unix:{}", socket.display()))
+        + &format!("[metrics]\naddress = \"{metrics}\"\n")
         + "[log]\noutput = \"./absent/log\"\n[[certificate]]\ncert = \"absent.pem\"\n"
         + &rest;
     folder.write(&bad);
     let error = instance.reload().unwrap_err();
-    assert_eq!(error.findings().len(), 3, "{error}");
-    for expected in ["ss -ltnp", "absent.pem", "absent/log"] {
+    assert_eq!(error.findings().len(), 4, "{error}");
+    for expected in ["ss -ltnp", "metrics: cannot listen", "absent.pem", "absent/log"] {
         assert!(error.to_string().contains(expected), "{error}");
     }
+    assert!(!socket.exists(), "what was opened is given up");
     echo(&mut connect(&client, web, "localhost").unwrap(), "two");
     assert!(folder.log().contains("reload refused"));
 
@@ -246,4 +253,157 @@ fn what_needs_an_upgrade_is_told_and_the_rest_applies() {
     let told = |key: &str| changes.lines.iter().any(|line| line.starts_with(key));
     assert!(!told("workers") && !told("admin"), "{changes}");
     assert!(folder.path().join("other").exists());
+}
+
+/// A trial only looks at the file: what it has found is still to be put in force.
+#[test]
+fn a_trial_hides_no_change_from_watch() {
+    let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let folder = Folder::new();
+    let watched = |text: &str| {
+        folder.write(text);
+        let text = std::fs::read_to_string(folder.file()).unwrap();
+        std::fs::write(folder.file(), format!("watch = true\n{text}")).unwrap();
+    };
+    let text = listener("web", "127.0.0.1:0") + &tail(&backend);
+    watched(&text);
+    let instance = folder.start().unwrap();
+    watched(&format!("{text}[limits]\nconnections = 77\n"));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let terms = Terms { dry_run: true, ..Terms::default() };
+    let trial = instance.handle.change(Change::Reload, terms, Requester::Program);
+    runtime.block_on(trial).unwrap();
+    let begun = Instant::now();
+    while instance.history.applied().0 < 2 {
+        assert!(begun.elapsed() < PATIENCE, "{}", folder.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(instance.history.applied().1[0].by, Requester::Watch);
+}
+
+/// A reload by a program, as by SIGHUP, is a change like any other, and has the same consequences for one that waits.
+#[test]
+fn a_reload_replaces_a_change_that_waits_or_takes_it_back() {
+    let backend = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let folder = Folder::new();
+    let text = listener("web", "127.0.0.1:0") + &tail(&backend);
+    folder.write(&text);
+    let instance = folder.start().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let change = |count: u32| {
+        folder.write(&format!("{text}[limits]\nconnections = {count}\n"));
+        let text = std::fs::read_to_string(folder.file()).unwrap();
+        let document = Change::Document { name: "document".to_owned(), folder: None, text };
+        let terms = Terms { confirm: Some(Duration::from_secs(3600)), ..Terms::default() };
+        runtime.block_on(instance.handle.change(document, terms, Requester::Program))
+    };
+    for (count, file, replaced) in [(77, "connections = 78\n", true), (79, "connections = 78\n", false)] {
+        assert!(change(count).unwrap().confirm_until.is_some());
+        assert!(matches!(change(80), Err(NotChanged::Unconfirmed { .. })));
+        folder.write(&format!("{text}[limits]\n{file}"));
+        let report = instance.handle.reload().blocking_recv().unwrap().unwrap();
+        assert!(report.warnings.iter().any(|line| line.contains("waits to be confirmed")), "{report:?}");
+        assert!(report.confirm_until.is_none());
+        let log = folder.log();
+        let last = log.rfind("another change replaces the one that nobody has confirmed");
+        assert_eq!(last > log.rfind("how=apply"), replaced, "{log}");
+    }
+    assert!(matches!(
+        runtime.block_on(instance.handle.confirm(Requester::Program)),
+        Err(NotChanged::NothingToConfirm)
+    ));
+}
+
+/// A log store that takes nothing, and panics once when it is asked for a tap while it is armed.
+struct Panicking(Arc<AtomicBool>);
+
+struct NoTap;
+
+impl Tap for NoTap {
+    fn take(&mut self, _: &Event) {}
+    fn flush(&mut self) {}
+}
+
+impl EventStore for Panicking {
+    fn tap(&self, _: &Config) -> Box<dyn Tap> {
+        assert!(!self.0.swap(false, Ordering::Relaxed), "a tap that cannot be had");
+        Box::new(NoTap)
+    }
+
+    fn figures(&self) -> StoreFigures {
+        Arc::new(Vec::new)
+    }
+
+    fn stop(self: Box<Self>) -> u64 {
+        0
+    }
+}
+
+/// The body of an answer without TLS.
+fn body(address: SocketAddr) -> String {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer.rsplit("\r\n").next().unwrap().to_owned()
+}
+
+/// A panic while a change is made ends neither the process nor the configuration before, and leaves no text in the file.
+#[test]
+fn a_change_that_panics_is_taken_back_and_the_next_one_works() {
+    let folder = Folder::new();
+    let other = free_address();
+    let text = |body: &str, listeners: &str, anonymize: &str| {
+        format!(
+            "anonymize = \"{anonymize}\"\n[log]\noutput = \"./log\"\n[log_store]\nurl = \"sqlite:events.db\"\n{listeners}\
+             [[route]]\nrespond = {{ body = \"{body}\" }}\n"
+        )
+    };
+    let web = "[[listener]]\nname = \"web\"\naddress = \"127.0.0.1:0\"\nmode = \"http\"\ntls = false\n";
+    let two = format!("{web}{}", web.replace("web", "other").replace("127.0.0.1:0", &other.to_string()));
+    folder.write(&text("old", web, "none"));
+    let armed = Arc::new(AtomicBool::new(false));
+    let of_store = Arc::clone(&armed);
+    let instance =
+        folder.start_with(Some(Box::new(move |_, _| Ok(Some(Box::new(Panicking(of_store))))))).unwrap();
+    let address = instance.address("web");
+    let has_kept_all = |refusals: usize| {
+        assert_eq!(body(address), "old");
+        while TcpStream::connect(other).is_ok() {
+            std::thread::yield_now();
+        }
+        let (version, applied) = instance.history.applied();
+        assert_eq!((version, applied.len(), instance.history.refused().len()), (1, 0, refusals));
+    };
+    folder.write(&text("new", &two, "ip"));
+    armed.store(true, Ordering::Relaxed);
+    let refused = instance.reload().unwrap_err().to_string();
+    assert!(
+        refused.contains("a tap that cannot be had") && refused.contains("please report it"),
+        "{refused}"
+    );
+    has_kept_all(1);
+
+    // Written over the file as it was read, and taken back from it.
+    folder.write(&text("old", web, "none"));
+    let written = std::fs::read_to_string(folder.file()).unwrap();
+    folder.write(&text("persisted", &two, "ip"));
+    let persisted = std::fs::read_to_string(folder.file()).unwrap();
+    folder.write(&text("old", web, "none"));
+    let change = Change::Document { name: "new".to_owned(), folder: None, text: persisted };
+    let terms = Terms { persist: true, ..Terms::default() };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    armed.store(true, Ordering::Relaxed);
+    let refused = runtime.block_on(instance.handle.change(change, terms, Requester::Program)).unwrap_err();
+    assert!(refused.to_string().contains("please report it"), "{refused}");
+    has_kept_all(2);
+    assert_eq!(std::fs::read_to_string(folder.file()).unwrap(), written);
+
+    folder.write(&text("new", &two, "ip"));
+    // The store is sound now.
+    instance.reload().unwrap();
+    assert_eq!((body(address), body(other)), ("new".to_owned(), "new".to_owned()));
+    drop(instance);
+    let log = folder.log();
+    assert!(!log.contains("cannot be taken back") && !log.contains("keeps the text"), "{log}");
 }

@@ -1,46 +1,46 @@
-//! What a directory has, as a page for people and as JSON for programs.
+//! Directory listings, as HTML and as JSON.
 //!
-//! The page needs nothing else: no script, no picture, no font. It follows the dark mode of the browser. Names come from
-//! a disk, perhaps from strangers who uploaded files: in text they are escaped, in links every byte is that could mean
-//! something else. Both forms have a bound in bytes, and say so where something was left out.
+//! The page is self-contained, without scripts, pictures or fonts, and follows the dark mode of the browser.
+//! Names may have been chosen by strangers that uploaded files: in text they are escaped, and in links every
+//! byte except unreserved ones is. Both formats are bounded in bytes, and say so if entries were omitted.
 
 use std::fmt::Write as _;
 
 use crate::html::escaped;
 
-/// Something in a directory.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name.
+pub struct ListingEntry {
+    /// Name within the directory.
     pub name: String,
-    /// Whether it is a directory.
+    /// Set for directories, which have no size.
     pub is_directory: bool,
-    /// Bytes, of a file.
+    /// Size of a file in bytes.
     pub size: u64,
-    /// When its content changed, in seconds since 1970.
+    /// Modification time, in seconds since 1970.
     pub modified: i64,
 }
 
-/// What there is to say about a directory.
+/// Content of a directory to be rendered.
 #[derive(Clone, Copy, Debug)]
 pub struct Listing<'a> {
-    /// The path of the directory, as people read it; ends with `/`.
+    /// Path of the directory in decoded form; ends with `/`.
     pub path: &'a str,
-    /// Whether there is a directory above it.
+    /// Set below the root: adds a link to the parent.
     pub has_parent: bool,
-    /// What is in it, in the order of the page; see [`sort`].
-    pub entries: &'a [Entry],
-    /// Whether the directory has more.
+    /// Entries in the order of the page; see [`sort`].
+    pub entries: &'a [ListingEntry],
+    /// Set if the directory has more entries.
     pub is_cut: bool,
 }
 
-/// Puts directories first, then names by their letters.
-pub fn sort(entries: &mut [Entry]) {
+/// Sorts directories first, then by name without regard to case.
+pub fn sort(entries: &mut [ListingEntry]) {
     entries.sort_by_cached_key(|entry| (!entry.is_directory, entry.name.to_lowercase(), entry.name.clone()));
 }
 
 impl Listing<'_> {
-    /// The page, of `most` bytes and the end of a page at the most.
+    /// Renders the page, with at most `most` bytes before the closing elements.
     #[must_use]
     pub fn html(&self, most: usize) -> String {
         let path = escaped(self.path);
@@ -75,8 +75,9 @@ impl Listing<'_> {
         out
     }
 
-    /// The same as JSON: an object with `path`, `entries` and `truncated`. An entry has `name`, `type` (`file` or
-    /// `directory`), `modified` (RFC 3339) and, for files, `size`.
+    /// Renders JSON: an object with `path`, `entries` and `truncated`. An entry has `name`, `type` (`file` or
+    /// `directory`), `modified` (RFC 3339) and, for files, `size`. At most `most` bytes, as for
+    /// [`Listing::html`].
     #[must_use]
     pub fn json(&self, most: usize) -> String {
         let mut out = String::from("{\"path\":");
@@ -106,7 +107,7 @@ impl Listing<'_> {
     }
 }
 
-fn row(out: &mut String, entry: &Entry) {
+fn row(out: &mut String, entry: &ListingEntry) {
     let slash = if entry.is_directory { "/" } else { "" };
     out.push_str("<tr><td><a href=\"");
     link(out, &entry.name);
@@ -121,7 +122,7 @@ fn row(out: &mut String, entry: &Entry) {
     out.push('\n');
 }
 
-/// How the page looks. Where there is little room, a row has two lines.
+/// Style sheet of the page. In a narrow window, a row has two lines.
 const STYLE: &str = ":root{color-scheme:light dark}\
     body{font:1rem/1.5 system-ui,sans-serif;margin:0 1rem}\
     main{max-width:56rem;margin:2rem auto}h1{font-size:1.4rem;overflow-wrap:anywhere}\
@@ -137,7 +138,8 @@ const STYLE: &str = ":root{color-scheme:light dark}\
     border-bottom:1px solid #8883}td{border:0}td:first-child{grid-column:1/3;padding-bottom:0}\
     td:nth-child(2){text-align:left;min-height:1em}}";
 
-/// A name as one segment of the path of a URL: all but unreserved characters are escaped (RFC 3986 §2.3).
+/// Writes a name as a path segment of a URL: every byte except unreserved characters is escaped (RFC 3986
+/// §2.3).
 fn link(out: &mut String, name: &str) {
     for byte in name.bytes() {
         match byte {
@@ -149,7 +151,7 @@ fn link(out: &mut String, name: &str) {
     }
 }
 
-/// The text as a string of JSON (RFC 8259 §7).
+/// Writes text as a JSON string (RFC 8259 §7).
 fn quote(out: &mut String, text: &str) {
     out.push('"');
     for letter in text.chars() {
@@ -165,7 +167,7 @@ fn quote(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes with a binary unit.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -180,7 +182,7 @@ fn size(bytes: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
-/// A point in time, UTC.
+/// A calendar date and time in UTC.
 struct Time {
     year: i64,
     month: i64,
@@ -189,12 +191,13 @@ struct Time {
 }
 
 impl Time {
-    /// The time so many seconds after 1970; none before, or where years have five digits.
+    /// The time `seconds` after 1970; `None` before that, and after the year 9999.
     fn of(seconds: i64) -> Option<Self> {
         if !(0..=super::conditions::LAST.cast_signed()).contains(&seconds) {
             return None;
         }
-        // Days since the first of March of the year 0: years that begin so have their leap day at the end.
+        // Days since the first of March of the year 0: years that begin in March have their leap day at the
+        // end.
         let days = seconds / 86_400 + 719_468;
         let (era, of_era) = (days / 146_097, days % 146_097);
         let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -230,11 +233,11 @@ mod tests {
 
     use super::*;
 
-    fn entry(name: &str, is_directory: bool) -> Entry {
-        Entry { name: name.to_owned(), is_directory, size: 1536, modified: 784_111_777 }
+    fn entry(name: &str, is_directory: bool) -> ListingEntry {
+        ListingEntry { name: name.to_owned(), is_directory, size: 1536, modified: 784_111_777 }
     }
 
-    fn listing(entries: &[Entry]) -> Listing<'_> {
+    fn listing(entries: &[ListingEntry]) -> Listing<'_> {
         Listing { path: "/a & b/", has_parent: true, entries, is_cut: false }
     }
 
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_the_same() {
+    fn json_has_the_entries_of_the_page() {
         let text = listing(&[entry("sub", true), entry("a", false)]).json(PLENTY);
         assert_eq!(
             text,
@@ -294,8 +297,8 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_have_a_bound_and_say_so() {
-        let entries: Vec<Entry> = (0..1000).map(|at| entry(&format!("{at:0200}"), false)).collect();
+    fn both_formats_are_bounded_and_say_so() {
+        let entries: Vec<ListingEntry> = (0..1000).map(|at| entry(&format!("{at:0200}"), false)).collect();
         let page = listing(&entries).html(100_000);
         assert!(
             page.len() < 100_200 && page.contains("entries are shown. The directory has more."),
@@ -340,7 +343,7 @@ mod tests {
     proptest! {
         /// `httpdate` is the oracle.
         #[test]
-        fn times_are_those_of_dates(seconds in 0..=253_402_300_799_i64) {
+        fn times_agree_with_httpdate(seconds in 0..=253_402_300_799_i64) {
             let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds.unsigned_abs()));
             let time = Time::of(seconds).unwrap();
             let (hour, minute, second) = time.clock();
@@ -352,14 +355,14 @@ mod tests {
             prop_assert_eq!((months.find(&date[8..11]).unwrap() / 3 + 1) as i64, time.month);
         }
 
-        /// A link of the page names the file that it stands for.
+        /// A link of the page leads to the file of its name.
         #[test]
-        fn links_lead_to_their_names(name in "[^/\\\\\\x00-\\x1f\\x7f]{1,20}") {
+        fn links_lead_to_files_of_their_names(name in "[^/\\\\\\x00-\\x1f\\x7f]{1,20}") {
             let mut path = String::from("/");
             link(&mut path, &name);
             match super::super::path::decode(&path, true) {
                 Ok(decoded) if decoded == name => {}
-                // No file has these.
+                // No file has these names.
                 _ => prop_assert!(name == "." || name == "..", "{}", name),
             }
         }

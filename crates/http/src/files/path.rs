@@ -1,31 +1,31 @@
-//! From the path of a request to the path of a file below a root.
+//! Maps the path of a request to the path of a file below a root.
 //!
-//! The path is taken in its [normal form](crate::path). What has no single meaning is refused: an escaped slash, a
+//! The path is taken in its [normal form](crate::path). Ambiguous paths are rejected: an escaped slash, a
 //! backslash, control characters, text that is not UTF-8, a `..` above the root.
 
 use crate::path::{Ambiguity, normalize, unescape};
 
-/// Why a path names no file.
+/// Reason for which a path names no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathFault {
-    /// An honest client does not write such a path: 400.
+    /// A path that honest clients do not send: 400.
     Malformed,
-    /// There can be no such file: 404.
+    /// No file can have such a path: 404.
     NotFound,
     /// A segment begins with a dot, and such files are not served: 404.
     Hidden,
 }
 
-/// Decodes `path`, the path of a request without its query, to a path below a root: without the slash at its front, with
-/// the one at its end. Empty stands for the root itself. Segments that begin with a dot are refused unless `hidden`;
-/// `.well-known` (RFC 8615) is public by its purpose.
+/// Decodes `path`, the path of a request without its query, to a path below a root: without the leading
+/// slash, with a trailing one. Empty stands for the root itself. Segments that begin with a dot are rejected
+/// unless `hidden` is set, except `.well-known` (RFC 8615), which is meant to be public.
 ///
 /// # Errors
-/// Why it names no file.
+/// The reason for which the path names no file.
 pub fn decode(path: &str, hidden: bool) -> Result<String, PathFault> {
     let normal = normalize(path);
     match normal.spelling.ambiguity() {
-        // A name of a file may have a `%` before two digits; it is decoded once.
+        // A file name may contain a `%` before two digits; it is decoded once.
         None | Some(Ambiguity::DoubleEscape) => {}
         Some(_) => return Err(PathFault::Malformed),
     }
@@ -35,7 +35,7 @@ pub fn decode(path: &str, hidden: bool) -> Result<String, PathFault> {
     if !hidden && decoded.split('/').any(is_concealed) { Err(PathFault::Hidden) } else { Ok(decoded) }
 }
 
-/// Whether `text` matches `pattern`, in which each `*` stands for any text.
+/// Matches `text` against `pattern`, in which each `*` stands for any text.
 #[must_use]
 pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
@@ -45,7 +45,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
         if parts.peek().is_none() {
             return text.ends_with(part);
         }
-        // The first place is as good as any: what follows may begin with anything.
+        // Leftmost match: it leaves the most text for the rest of the pattern.
         let Some(at) = text.find(part) else { return false };
         text = &text[at + part.len()..];
     }
@@ -133,9 +133,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked for: what is opened is below the root.
+        /// Whatever the request, the decoded path stays below the root.
         #[test]
-        fn nothing_leads_out(path in "/([a.%2eEfF/\\\\05cC]|%2e|%2f|\\.\\./){0,12}", hidden: bool) {
+        fn paths_stay_below_the_root(path in "/([a.%2eEfF/\\\\05cC]|%2e|%2f|\\.\\./){0,12}", hidden: bool) {
             if let Ok(file) = decode(&path, hidden) {
                 prop_assert!(!file.starts_with('/') && !file.contains('\0'), "{file}");
                 for segment in file.split('/') {

@@ -1,63 +1,64 @@
-//! Which parts of a file a request asks for (RFC 9110 §14).
+//! Range requests for a file (RFC 9110 §14).
 //!
-//! A client can ask for ten thousand parts in one field. So the number of parts is bounded, and parts that come to more
-//! than the whole are not sent: the whole is, as RFC 9110 §14.2 allows.
+//! A single field can ask for ten thousand parts. So the number of parts is bounded, and the whole file is
+//! sent if the parts exceed its length in total, as RFC 9110 §14.2 permits.
 
 use std::ops::Range;
 
-/// The most parts of one response. What asks for more gets the whole file.
+/// Maximum number of parts of a response. Requests for more get the whole file.
 pub const MOST_PARTS: usize = 32;
 
-/// What is to be sent.
+/// Parts of a file to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Selection {
-    /// The whole file: nothing else is asked for, or nothing that is understood.
+pub enum RangeSelection {
+    /// The whole file: no range was requested, or none that is valid.
     Whole,
-    /// These parts, none of them empty, in the order in which they are asked for: 1 to [`MOST_PARTS`].
+    /// These parts, none of them empty, in the requested order: 1 to [`MOST_PARTS`].
     Parts(Vec<Range<u64>>),
-    /// No part that is asked for exists: 416.
+    /// No requested part exists: 416.
     Unsatisfiable,
 }
 
-/// Reads the value of a `Range` field for a file of `length` bytes.
+/// Parses the value of a `Range` field for a file of `length` bytes.
 #[must_use]
-pub fn select(value: &[u8], length: u64) -> Selection {
+pub fn select(value: &[u8], length: u64) -> RangeSelection {
     let Some((unit, set)) = std::str::from_utf8(value).ok().and_then(|text| text.split_once('=')) else {
-        return Selection::Whole;
+        return RangeSelection::Whole;
     };
     if !unit.eq_ignore_ascii_case("bytes") {
-        return Selection::Whole;
+        return RangeSelection::Whole;
     }
-    // It has no part that `Content-Range` could name, and whoever asks from its begin or for its end gets all that there is.
+    // An empty file has no part that `Content-Range` could name; a request from its begin or for its end gets
+    // all of it.
     let is_all = |spec: &str| spec.trim_start_matches([' ', '\t', '0']).starts_with('-');
     if length == 0 && set.split(',').any(is_all) {
-        return Selection::Whole;
+        return RangeSelection::Whole;
     }
     let mut parts = Vec::new();
     let (mut asked, mut total) = (0, 0_u64);
     for spec in set.split(',').map(|spec| spec.trim_matches([' ', '\t'])).filter(|spec| !spec.is_empty()) {
         asked += 1;
         if asked > MOST_PARTS {
-            return Selection::Whole;
+            return RangeSelection::Whole;
         }
-        // One that breaks the rules makes the field none.
-        let Some(part) = part(spec, length) else { return Selection::Whole };
+        // A single invalid part invalidates the whole field.
+        let Some(part) = part(spec, length) else { return RangeSelection::Whole };
         if !part.is_empty() {
             total = total.saturating_add(part.end - part.start);
             parts.push(part);
         }
     }
     match parts.len() {
-        _ if asked == 0 => Selection::Whole,
-        0 => Selection::Unsatisfiable,
-        1 => Selection::Parts(parts),
-        // They overlap, or there is little that they leave out.
-        _ if total > length => Selection::Whole,
-        _ => Selection::Parts(parts),
+        _ if asked == 0 => RangeSelection::Whole,
+        0 => RangeSelection::Unsatisfiable,
+        1 => RangeSelection::Parts(parts),
+        // The parts overlap, or omit little.
+        _ if total > length => RangeSelection::Whole,
+        _ => RangeSelection::Parts(parts),
     }
 }
 
-/// One part; empty where there is none in the file. `None` where it breaks the rules.
+/// Parses one part; the range is empty if the part is beyond the file, and `None` if it is invalid.
 fn part(spec: &str, length: u64) -> Option<Range<u64>> {
     let (first, last) = spec.split_once('-')?;
     if first.is_empty() {
@@ -72,7 +73,7 @@ fn part(spec: &str, length: u64) -> Option<Range<u64>> {
     Some(if first < length { first..end } else { 0..0 })
 }
 
-/// Digits alone; what is too large is as good as the largest.
+/// Parses digits; saturates at the largest number.
 fn number(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -86,11 +87,11 @@ mod tests {
 
     use super::*;
 
-    /// As parts of a file of ten bytes.
+    /// Parts of a file of ten bytes.
     #[test]
     #[allow(clippy::single_range_in_vec_init)] // One range is meant, not its numbers.
     fn ranges() {
-        let parts = |parts: &[Range<u64>]| Selection::Parts(parts.to_vec());
+        let parts = |parts: &[Range<u64>]| RangeSelection::Parts(parts.to_vec());
         for (value, expected) in [
             ("bytes=0-0", parts(&[0..1])),
             ("bytes=0-9", parts(&[0..10])),
@@ -105,32 +106,32 @@ mod tests {
             ("bytes=0-1,50-60", parts(&[0..2])),
             ("bytes=0-18446744073709551615", parts(&[0..10])),
             ("bytes=0-99999999999999999999999", parts(&[0..10])),
-            ("bytes=10-", Selection::Unsatisfiable),
-            ("bytes=10-11,99-", Selection::Unsatisfiable),
-            ("bytes=-0", Selection::Unsatisfiable),
-            ("bytes=99999999999999999999999-", Selection::Unsatisfiable),
-            ("bytes=0-9,0-9", Selection::Whole),
-            ("bytes=0-,5-", Selection::Whole),
-            ("bytes=5-4", Selection::Whole),
-            ("bytes=", Selection::Whole),
-            ("bytes=,", Selection::Whole),
-            ("bytes", Selection::Whole),
-            ("bytes=a-b", Selection::Whole),
-            ("bytes=1", Selection::Whole),
-            ("bytes=-", Selection::Whole),
-            ("bytes=+1-2", Selection::Whole),
-            ("bytes=1-2-3", Selection::Whole),
-            ("bytes=0-1,x", Selection::Whole),
-            ("lines=0-1", Selection::Whole),
-            ("", Selection::Whole),
+            ("bytes=10-", RangeSelection::Unsatisfiable),
+            ("bytes=10-11,99-", RangeSelection::Unsatisfiable),
+            ("bytes=-0", RangeSelection::Unsatisfiable),
+            ("bytes=99999999999999999999999-", RangeSelection::Unsatisfiable),
+            ("bytes=0-9,0-9", RangeSelection::Whole),
+            ("bytes=0-,5-", RangeSelection::Whole),
+            ("bytes=5-4", RangeSelection::Whole),
+            ("bytes=", RangeSelection::Whole),
+            ("bytes=,", RangeSelection::Whole),
+            ("bytes", RangeSelection::Whole),
+            ("bytes=a-b", RangeSelection::Whole),
+            ("bytes=1", RangeSelection::Whole),
+            ("bytes=-", RangeSelection::Whole),
+            ("bytes=+1-2", RangeSelection::Whole),
+            ("bytes=1-2-3", RangeSelection::Whole),
+            ("bytes=0-1,x", RangeSelection::Whole),
+            ("lines=0-1", RangeSelection::Whole),
+            ("", RangeSelection::Whole),
         ] {
             assert_eq!(select(value.as_bytes(), 10), expected, "{value}");
         }
-        assert_eq!(select(b"bytes=0-", 0), Selection::Whole);
-        assert_eq!(select(b"bytes=-1", 0), Selection::Whole);
-        assert_eq!(select(b"bytes=1-", 0), Selection::Unsatisfiable);
-        assert_eq!(select(b"bytes=5-6, 0-0", 0), Selection::Whole);
-        assert_eq!(select(b"bytes=\xff-1", 10), Selection::Whole);
+        assert_eq!(select(b"bytes=0-", 0), RangeSelection::Whole);
+        assert_eq!(select(b"bytes=-1", 0), RangeSelection::Whole);
+        assert_eq!(select(b"bytes=1-", 0), RangeSelection::Unsatisfiable);
+        assert_eq!(select(b"bytes=5-6, 0-0", 0), RangeSelection::Whole);
+        assert_eq!(select(b"bytes=\xff-1", 10), RangeSelection::Whole);
     }
 
     #[test]
@@ -139,15 +140,15 @@ mod tests {
             let specs: Vec<_> = (0..count).map(|at| format!("{}-{}", at * 2, at * 2)).collect();
             select(format!("bytes={}", specs.join(",")).as_bytes(), 1 << 20)
         };
-        assert!(matches!(many(MOST_PARTS), Selection::Parts(parts) if parts.len() == MOST_PARTS));
-        assert_eq!(many(MOST_PARTS + 1), Selection::Whole);
-        assert_eq!(many(10_000), Selection::Whole);
+        assert!(matches!(many(MOST_PARTS), RangeSelection::Parts(parts) if parts.len() == MOST_PARTS));
+        assert_eq!(many(MOST_PARTS + 1), RangeSelection::Whole);
+        assert_eq!(many(10_000), RangeSelection::Whole);
     }
 
     proptest! {
         #[test]
         fn parts_are_within_the_file(value in "bytes=([0-9]{0,3}-[0-9]{0,3},?){1,40}", length in 0_u64..300) {
-            if let Selection::Parts(parts) = select(value.as_bytes(), length) {
+            if let RangeSelection::Parts(parts) = select(value.as_bytes(), length) {
                 prop_assert!((1..=MOST_PARTS).contains(&parts.len()));
                 prop_assert!(parts.iter().all(|part| part.start < part.end && part.end <= length));
                 prop_assert!(parts.iter().map(|part| part.end - part.start).sum::<u64>() <= length);

@@ -1,20 +1,20 @@
-//! The elements of Forwarded (RFC 7239 §4), read and written.
+//! Elements of Forwarded (RFC 7239 §4), parsed and written.
 //!
-//! One liberty: whitespace around semicolons, which the grammar does not have and proxies write.
+//! One extension: whitespace around semicolons, which the grammar forbids and proxies write.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::str;
 
 use super::{ForwardedFault, Node};
-use crate::h1::scan::is_token;
+use crate::scan::is_token;
 
-/// What one proxy tells.
+/// The information added by one proxy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Element<'a> {
-    /// `for`: who made the request to the proxy.
+    /// `for`: the client of the proxy.
     pub client: Option<Node<'a>>,
-    /// `by`: where the request came in at the proxy.
+    /// `by`: the interface of the proxy that received the request.
     pub by: Option<Node<'a>>,
     /// `host`: Host as the proxy received it. Not checked; see [`Authority::parse`](crate::Authority::parse).
     pub host: Option<Cow<'a, str>>,
@@ -22,16 +22,16 @@ pub struct Element<'a> {
     pub proto: Option<Cow<'a, str>>,
 }
 
-/// Reads the elements of one value from the left. Ends behind the first fault.
+/// Parses the elements of one value from the left. Ends after the first error.
 #[must_use]
 pub fn elements(value: &[u8]) -> Elements<'_> {
     Elements { rest: Some(value) }
 }
 
-/// See [`elements`].
+/// Iterator returned by [`elements`].
 #[derive(Debug, Clone)]
 pub struct Elements<'a> {
-    /// `None`: nothing follows.
+    /// Unparsed text; `None` at the end.
     rest: Option<&'a [u8]>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Iterator for Elements<'a> {
                     self.rest = None;
                     return None;
                 }
-                // An empty element of a list (RFC 9110 §5.6.1.2).
+                // An empty list element (RFC 9110 §5.6.1.2).
                 [b',', rest @ ..] => self.rest = Some(rest),
                 rest => {
                     let read = element(rest);
@@ -58,7 +58,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Reads one element, up to a comma or the end.
+/// Parses one element, up to a comma or the end.
 fn element(mut text: &[u8]) -> Result<(Element<'_>, Option<&[u8]>), ForwardedFault> {
     let mut element = Element::default();
     loop {
@@ -76,7 +76,7 @@ fn element(mut text: &[u8]) -> Result<(Element<'_>, Option<&[u8]>), ForwardedFau
 }
 
 impl<'a> Element<'a> {
-    /// Reads one parameter, and gives what follows. Unknown ones are passed over (RFC 7239 §5.5).
+    /// Parses one parameter, and returns the rest. Unknown parameters are skipped (RFC 7239 §5.5).
     fn parameter(&mut self, text: &'a [u8]) -> Result<&'a [u8], ForwardedFault> {
         let (name, rest) = token(text);
         let (value, rest) = match rest {
@@ -101,8 +101,8 @@ impl<'a> Element<'a> {
         if repeated { Err(ForwardedFault::Repeated) } else { Ok(rest) }
     }
 
-    /// Appends the element in the order `for`, `by`, `host`, `proto`, quoted where it must be. Control bytes
-    /// in `host` or `proto`, which [`elements`] never gives, are left out.
+    /// Appends the element in the order `for`, `by`, `host`, `proto`, quoted where necessary. Control bytes
+    /// in `host` or `proto`, which [`elements`] never yields, are omitted.
     pub fn write(&self, out: &mut String) {
         let mut first = true;
         let mut pair = |name: &str, value: &str| {
@@ -148,7 +148,8 @@ fn token(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(end)
 }
 
-/// Reads a quoted-string behind its first quote (RFC 9110 §5.6.4), and gives what follows the last.
+/// Parses a quoted-string behind its opening quote (RFC 9110 §5.6.4), and returns the text behind the closing
+/// one.
 fn quoted(text: &[u8]) -> Result<(Cow<'_, str>, &[u8]), ForwardedFault> {
     let mut unescaped: Option<Vec<u8>> = None;
     let mut at = 0;

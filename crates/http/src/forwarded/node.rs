@@ -1,4 +1,4 @@
-//! The nodes of Forwarded (RFC 7239 §6): an address, `unknown`, or a name that hides one.
+//! Nodes of Forwarded (RFC 7239 §6): an address, `unknown`, or an obfuscated identifier.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,25 +9,24 @@ use super::ForwardedFault;
 /// One end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node<'a> {
-    /// An address, and the port where one is told in the clear.
+    /// An address, with the port unless it is absent or obfuscated.
     Address {
-        /// The address.
+        /// IP address, without brackets.
         ip: IpAddr,
-        /// The port.
+        /// Port in the clear.
         port: Option<u16>,
     },
-    /// `unknown` (RFC 7239 §6.2).
+    /// The identifier `unknown` (RFC 7239 §6.2).
     Unknown,
     /// An identifier that begins with an underscore (RFC 7239 §6.3), without its port.
     Obfuscated(Cow<'a, str>),
 }
 
 impl<'a> Node<'a> {
-    /// Reads a node, unquoted.
+    /// Parses an unquoted node.
     ///
     /// # Errors
-    ///
-    /// [`ForwardedFault::Node`], for anything that breaks the grammar.
+    /// [`ForwardedFault::Node`] for a syntax error.
     pub fn parse(text: Cow<'a, str>) -> Result<Self, ForwardedFault> {
         let (name, port) = split(&text).ok_or(ForwardedFault::Node)?;
         let port = port.map(read_port).transpose()?.flatten();
@@ -53,7 +52,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The name and the port, at the colon that is not inside brackets.
+/// Splits name and port at the colon outside of brackets.
 fn split(text: &str) -> Option<(&str, Option<&str>)> {
     let end = if text.starts_with('[') { text.find(']')? + 1 } else { text.find(':').unwrap_or(text.len()) };
     match text.split_at(end) {
@@ -62,7 +61,7 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// A port of one to five digits, or one that is hidden.
+/// Parses a port of one to five digits, or an obfuscated one.
 fn read_port(text: &str) -> Result<Option<u16>, ForwardedFault> {
     if is_obfuscated(text) {
         return Ok(None);

@@ -1,14 +1,14 @@
-//! Forwarded and X-Forwarded-For, by example.
+//! Examples of Forwarded and X-Forwarded-For.
 
 use std::net::IpAddr;
 
-use super::{Client, Element, ForwardedFault, MAX_HOPS, Node, client, elements, x_forwarded_for};
+use super::{Element, ForwardedFault, MAX_HOPS, Node, OriginatingClient, client, elements, x_forwarded_for};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// 10.0.0.0/8 and ::1 are ours.
+/// Trusts 10.0.0.0/8 and ::1.
 fn trusted(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.octets()[0] == 10,
@@ -21,16 +21,16 @@ fn bytes<'a>(values: &'a [&'a str]) -> impl DoubleEndedIterator<Item = &'a [u8]>
 }
 
 #[test]
-fn the_list_is_read_from_the_right_as_far_as_trust_reaches() {
+fn x_forwarded_for_is_read_from_the_right_while_trusted() {
     for (peer, values, address, hops) in [
-        // Not trusted: nothing is believed.
+        // An untrusted peer: the field is ignored.
         ("192.0.2.1", &["203.0.113.7"][..], "192.0.2.1", 0),
         ("10.0.0.1", &[], "10.0.0.1", 0),
         ("10.0.0.1", &["203.0.113.7"], "203.0.113.7", 1),
         ("::ffff:10.0.0.1", &["203.0.113.7"], "203.0.113.7", 1),
         ("10.0.0.1", &["198.51.100.9, 203.0.113.7,10.0.0.2"], "203.0.113.7", 2),
         ("10.0.0.1", &["198.51.100.9", "203.0.113.7", "10.0.0.2"], "203.0.113.7", 2),
-        // All trusted: the farthest.
+        // All trusted: the farthest address.
         ("::1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3", 2),
         ("10.0.0.1", &["203.0.113.7:4711"], "203.0.113.7", 1),
         ("10.0.0.1", &["2001:db8::7"], "2001:db8::7", 1),
@@ -38,19 +38,19 @@ fn the_list_is_read_from_the_right_as_far_as_trust_reaches() {
         ("10.0.0.1", &["[2001:db8::7]:80"], "2001:db8::7", 1),
         ("10.0.0.1", &["::ffff:203.0.113.7"], "203.0.113.7", 1),
         ("10.0.0.1", &["203.0.113.7,, ,\t"], "203.0.113.7", 1),
-        // Junk ends the way.
+        // An invalid element ends the chain.
         ("10.0.0.1", &["203.0.113.7, unknown, 10.0.0.2"], "10.0.0.2", 1),
         ("10.0.0.1", &["203.0.113.7, 10.0.0.2; x"], "10.0.0.1", 0),
         ("10.0.0.1", &["010.0.0.1"], "10.0.0.1", 0),
         ("10.0.0.1", &["localhost"], "10.0.0.1", 0),
     ] {
         let found = x_forwarded_for(bytes(values), ip(peer), trusted);
-        assert_eq!(found, Client { address: ip(address), hops }, "{peer} {values:?}");
+        assert_eq!(found, OriginatingClient { address: ip(address), hops }, "{peer} {values:?}");
     }
 }
 
 #[test]
-fn the_way_is_bounded() {
+fn the_chain_is_bounded() {
     let long = "10.0.0.9,".repeat(10_000);
     let found = x_forwarded_for([long.as_bytes()], ip("10.0.0.1"), trusted);
     assert!(found.hops < MAX_HOPS);
@@ -59,7 +59,7 @@ fn the_way_is_bounded() {
 }
 
 #[test]
-fn forwarded_is_read_from_the_right_as_far_as_trust_reaches() {
+fn forwarded_is_read_from_the_right_while_trusted() {
     for (values, address, hops) in [
         (&["for=203.0.113.7"][..], "203.0.113.7", 1),
         (&["For=\"[2001:db8::7]:4711\";proto=https"], "2001:db8::7", 1),
@@ -68,19 +68,19 @@ fn forwarded_is_read_from_the_right_as_far_as_trust_reaches() {
         (&["for=203.0.113.7, for=unknown, for=10.0.0.2"], "10.0.0.2", 1),
         (&["for=203.0.113.7, for=_hidden"], "10.0.0.1", 0),
         (&["for=203.0.113.7, proto=https"], "10.0.0.1", 0),
-        // A comma in quotes is no end of an element.
+        // A comma in quotes does not end an element.
         (&["for=203.0.113.7;host=\"a,for=10.0.0.9\""], "203.0.113.7", 1),
-        // Broken values hide all that is left of them.
+        // A syntax error discards the rest of its value.
         (&["for=203.0.113.7", "for=10.0.0.2;host=\"a, for=10.0.0.3"], "10.0.0.1", 0),
         (&["for=203.0.113.7, for", "for=10.0.0.2"], "10.0.0.2", 1),
     ] {
         let found = client(bytes(values), ip("10.0.0.1"), trusted);
-        assert_eq!(found, Client { address: ip(address), hops }, "{values:?}");
+        assert_eq!(found, OriginatingClient { address: ip(address), hops }, "{values:?}");
     }
 }
 
 #[test]
-fn elements_come_back_as_they_were_written() {
+fn elements_round_trip() {
     let text = "for=\"[2001:db8::1]:4711\";by=192.0.2.1;host=\"a.example:8443\";proto=https, \
         ,for=_x-1.y; by=\"unknown:_p\" ;ext=\"a\\\"b\",host=\"q\\\"\\\\,\"";
     let read: Vec<Element<'_>> = elements(text.as_bytes()).map(Result::unwrap).collect();
@@ -105,7 +105,7 @@ fn elements_come_back_as_they_were_written() {
 }
 
 #[test]
-fn what_breaks_the_grammar_is_named() {
+fn syntax_errors() {
     for (text, fault) in [
         ("for", ForwardedFault::Syntax),
         ("for=", ForwardedFault::Syntax),

@@ -1,112 +1,114 @@
-//! Chunked content (RFC 9112 §7.1), by the letter.
+//! Chunked content (RFC 9112 §7.1), parsed strictly.
 //!
-//! Lines of sizes and the trailers are passed whole or not at all; data passes as it comes. The guard asks how
-//! much passes, `Chunks` asks where the data lies: both take the same steps.
+//! Chunk-size lines and trailers pass as a whole or not at all; data passes as it arrives. The guard asks how
+//! many bytes pass, `Chunks` where the data is: both take the same steps.
 
 use super::field;
 use super::framing::MAX_LENGTH;
 use super::lines::{HeadLine, Lines};
-use super::{Http1Fault, Limits, MAX_CHUNK_LINE, MAX_EXTENSIONS, scan};
-use crate::head::{Known, KnownSet};
+use super::{HeadLimits, MAX_CHUNK_LINE, MAX_EXTENSIONS};
+use crate::fault::Http1Fault;
+use crate::field::{Known, KnownSet};
+use crate::scan;
 
-/// Where in the content we are.
+/// Parser state within chunked content.
 #[derive(Debug)]
-pub(super) struct Chunked {
-    part: Part,
-    /// The bytes of extensions in this message so far.
+pub(super) struct ChunkedReader {
+    part: ChunkPart,
+    /// Bytes of extensions in this message so far.
     extensions: u32,
-    /// Whether a client sent it, and is held to the letter.
+    /// Set for messages of clients, which are held to the grammar.
     strict: bool,
 }
 
 #[derive(Debug)]
-enum Part {
+enum ChunkPart {
     Size,
     Data(u64),
     DataEnd,
     Trailers { lines: Lines, fields: u16 },
 }
 
-/// How reading went; in all cases so many bytes from the front are in order.
-pub(super) enum Progress {
+/// Result of reading, with the number of valid bytes at the front.
+pub(super) enum ChunkProgress {
     Wait(usize),
     End(usize),
     Fault(usize, Http1Fault),
 }
 
-/// What the bytes begin with.
+/// Element at the front of the bytes.
 pub(super) enum ChunkStep {
-    /// Nothing whole.
+    /// The element is incomplete.
     Wait,
-    /// So many bytes of framing.
+    /// Framing of this many bytes.
     Framing(usize),
-    /// So many bytes of data, at least one.
+    /// Data of this many bytes, at least one.
     Data(usize),
-    /// Trailer lines of that length, and the empty line behind them; both together are `length` bytes.
+    /// Trailer lines of `trailers` bytes, and the empty line behind them, `length` bytes in all.
     End { trailers: usize, length: usize },
 }
 
-impl Chunked {
+impl ChunkedReader {
     pub(super) fn new() -> Self {
-        Self { part: Part::Size, extensions: 0, strict: true }
+        Self { part: ChunkPart::Size, extensions: 0, strict: true }
     }
 
-    /// The same for what a server sent: whitespace behind a size, extensions of any form, and trailers of any
-    /// name are let pass. None of them changes where a chunk ends.
+    /// State for a message of a server: whitespace behind a size, extensions of any form and trailers of any
+    /// name are accepted. None of them changes where a chunk ends.
     pub(super) fn of_server() -> Self {
         Self { strict: false, ..Self::new() }
     }
 
-    /// Reads on in `bytes`, which begin behind what was passed before.
-    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits) -> Progress {
+    /// Reads `bytes`, which begin behind those that passed before.
+    pub(super) fn read(&mut self, bytes: &[u8], limits: &HeadLimits) -> ChunkProgress {
         let mut at = 0;
         loop {
             match self.step(&bytes[at..], limits) {
                 Ok(ChunkStep::Framing(length) | ChunkStep::Data(length)) => at += length,
-                Ok(ChunkStep::Wait) => return Progress::Wait(at),
-                Ok(ChunkStep::End { length, .. }) => return Progress::End(at + length),
-                Err(fault) => return Progress::Fault(at, fault),
+                Ok(ChunkStep::Wait) => return ChunkProgress::Wait(at),
+                Ok(ChunkStep::End { length, .. }) => return ChunkProgress::End(at + length),
+                Err(fault) => return ChunkProgress::Fault(at, fault),
             }
         }
     }
 
-    /// What `bytes` begin with, which begin behind the step before.
+    /// Parses one step of `bytes`, which begin behind the previous step.
     #[inline]
-    pub(super) fn step(&mut self, bytes: &[u8], limits: &Limits) -> Result<ChunkStep, Http1Fault> {
+    pub(super) fn step(&mut self, bytes: &[u8], limits: &HeadLimits) -> Result<ChunkStep, Http1Fault> {
         match &mut self.part {
-            Part::Size => {
+            ChunkPart::Size => {
                 let Some((size, length)) = self.size(bytes)? else { return Ok(ChunkStep::Wait) };
                 self.part = match size {
-                    0 => Part::Trailers { lines: Lines::default(), fields: 0 },
-                    size => Part::Data(size),
+                    0 => ChunkPart::Trailers { lines: Lines::default(), fields: 0 },
+                    size => ChunkPart::Data(size),
                 };
                 Ok(ChunkStep::Framing(length))
             }
-            Part::Data(_) if bytes.is_empty() => Ok(ChunkStep::Wait),
-            Part::Data(left) => {
+            ChunkPart::Data(_) if bytes.is_empty() => Ok(ChunkStep::Wait),
+            ChunkPart::Data(left) => {
                 let now = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
                 *left -= now as u64;
                 if *left == 0 {
-                    self.part = Part::DataEnd;
+                    self.part = ChunkPart::DataEnd;
                 }
                 Ok(ChunkStep::Data(now))
             }
-            Part::DataEnd => match bytes {
+            ChunkPart::DataEnd => match bytes {
                 [b'\r', b'\n', ..] => {
-                    self.part = Part::Size;
+                    self.part = ChunkPart::Size;
                     Ok(ChunkStep::Framing(2))
                 }
                 [] | [b'\r'] => Ok(ChunkStep::Wait),
                 _ => Err(Http1Fault::ChunkEnd),
             },
-            Part::Trailers { lines, fields } => {
+            ChunkPart::Trailers { lines, fields } => {
                 let end = trailers(lines, fields, bytes, limits, self.strict)?;
                 Ok(end.map_or(ChunkStep::Wait, |trailers| ChunkStep::End { trailers, length: trailers + 2 }))
             }
         }
     }
 
-    /// A line with a size: the size, and the length of the line.
+    /// Parses a chunk-size line: the size, and the length of the line.
     fn size(&mut self, bytes: &[u8]) -> Result<Option<(u64, usize)>, Http1Fault> {
         let mut size: u64 = 0;
         let mut digits = 0;
@@ -147,9 +149,9 @@ impl Chunked {
         }
     }
 
-    /// The place of the CR behind the extensions that begin at `from`.
+    /// Position of the CR behind the extensions that begin at `from`.
     fn extensions(&self, bytes: &[u8], from: usize) -> Result<Option<usize>, Http1Fault> {
-        // With the CR.
+        // Including the CR.
         let most = MAX_CHUNK_LINE.min(from + (MAX_EXTENSIONS - self.extensions) as usize) + 1;
         let window = &bytes[..bytes.len().min(most)];
         match extensions_end(window, from)? {
@@ -159,9 +161,9 @@ impl Chunked {
     }
 }
 
-/// The place of the CR behind what a server wrote after a size at `from`: whitespace, or extensions of any form.
+/// Position of the CR behind a server's chunk size and the whitespace or extensions of any form at `from`.
 fn padded_end(bytes: &[u8], from: usize) -> Result<Option<usize>, Http1Fault> {
-    // With the CR.
+    // Including the CR.
     let window = &bytes[..bytes.len().min(MAX_CHUNK_LINE + 1)];
     match window[from..].iter().find(|&&byte| !matches!(byte, b' ' | b'\t')) {
         Some(b'\r' | b';') | None => {}
@@ -177,8 +179,8 @@ fn padded_end(bytes: &[u8], from: usize) -> Result<Option<usize>, Http1Fault> {
     }
 }
 
-/// Reads `*( ";" name [ "=" ( token / quoted-string ) ] )` without the whitespace that the grammar calls bad,
-/// up to a CR. `None`: the line goes on behind `line`.
+/// Parses `*( ";" name [ "=" ( token / quoted-string ) ] )` up to a CR, without the whitespace that the
+/// grammar calls bad. `None`: the line continues beyond `line`.
 fn extensions_end(line: &[u8], mut at: usize) -> Result<Option<usize>, Http1Fault> {
     while line.get(at) == Some(&b';') {
         let name = at + 1;
@@ -208,7 +210,7 @@ fn extensions_end(line: &[u8], mut at: usize) -> Result<Option<usize>, Http1Faul
     }
 }
 
-/// The place behind the closing quote of a quoted-string (RFC 9110 §5.6.4).
+/// Position behind the closing quote of a quoted-string (RFC 9110 §5.6.4).
 fn quoted_end(line: &[u8], mut at: usize) -> Result<Option<usize>, Http1Fault> {
     let text = |byte: u8| byte == b'\t' || !byte.is_ascii_control();
     loop {
@@ -238,13 +240,13 @@ fn misplaced(byte: u8) -> Http1Fault {
     }
 }
 
-/// Reads the trailers, which `bytes` begin with: the length of their lines, without the empty line that ends
+/// Parses the trailers at the front of `bytes`: the length of their lines, without the empty line that ends
 /// them.
 fn trailers(
     lines: &mut Lines,
     fields: &mut u16,
     bytes: &[u8],
-    limits: &Limits,
+    limits: &HeadLimits,
     strict: bool,
 ) -> Result<Option<usize>, Http1Fault> {
     let window = &bytes[..bytes.len().min(limits.head as usize)];
@@ -275,7 +277,8 @@ fn trailers(
     }
 }
 
-/// What frames a message or is for its connection, and so cannot stand behind it.
+/// Fields that frame or route a message or concern its connection, which trailers must not contain (RFC 9110
+/// §6.5.1).
 const FORBIDDEN: KnownSet = KnownSet::of(&[
     Known::Host,
     Known::ContentLength,

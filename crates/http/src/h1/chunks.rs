@@ -1,36 +1,36 @@
-//! Chunked content for whoever reads it, in the place where it arrived.
+//! Parser of chunked content, in place.
 
 use std::ops::Range;
 
-use super::chunked::{ChunkStep, Chunked};
-use super::{Http1Fault, Limits};
+use super::HeadLimits;
+use super::chunked::{ChunkStep, ChunkedReader};
+use crate::fault::Http1Fault;
 
-/// Takes one message apart that comes in chunks (RFC 9112 §7.1).
+/// Splits a chunked message into its parts (RFC 9112 §7.1).
 ///
-/// Call [`Chunks::next`] with what has arrived and was not used up, until it says [`Chunk::Wait`], and again
-/// when there is more. It refuses what the [`Guard`](super::Guard) refuses. Behind the end, and behind a fault,
-/// it says the same again.
+/// Call [`Chunks::next`] with the bytes that are not used up, until it returns [`Chunk::Wait`], and again
+/// when more have arrived. It rejects what the [`Guard`](super::Guard) rejects. Behind the end, and behind a
+/// fault, it repeats its last result.
 #[derive(Debug)]
 pub struct Chunks {
-    chunked: Chunked,
+    chunked: ChunkedReader,
     over: Option<Result<(), Http1Fault>>,
 }
 
-/// What is next in a chunked message. Ranges count from the front of the bytes that were given.
+/// Next part of a chunked message. Ranges count from the front of the given bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chunk {
-    /// More bytes are needed; so many from the front are used up. What is left is at most
-    /// [`Limits::head`] or a line of a chunk size long, whichever is longer.
+    /// More bytes are needed; this many from the front are used up. The rest is at most [`HeadLimits::head`]
+    /// or a chunk-size line long, whichever is longer.
     Wait(usize),
-    /// Content lies at this range, which is not empty; what stands before it is framing. Everything up to its
-    /// end is used up.
+    /// Content at this range, which is not empty, behind framing. Everything up to its end is used up.
     Data(Range<usize>),
-    /// The message has ended: its trailer lines (without the empty line) lie at this range, and so many bytes
-    /// are used up in all. [`fields`](super::fields) takes the lines apart.
+    /// End of the message, with the range of its trailer lines (without the empty line).
+    /// [`fields`](super::fields()) splits the lines.
     End {
-        /// Where the trailers stand.
+        /// Range of the trailer lines.
         trailers: Range<usize>,
-        /// How many bytes are used up.
+        /// Number of bytes used up in all.
         length: usize,
     },
 }
@@ -42,25 +42,25 @@ impl Default for Chunks {
 }
 
 impl Chunks {
-    /// At the start of a message of a client, which is held to the letter.
+    /// Starts a message of a client, which is held to the grammar.
     #[must_use]
     pub fn new() -> Self {
-        Self { chunked: Chunked::new(), over: None }
+        Self { chunked: ChunkedReader::new(), over: None }
     }
 
-    /// At the start of a message of a server: whitespace behind a size, extensions of any form up to
-    /// [`MAX_CHUNK_LINE`](super::MAX_CHUNK_LINE), and trailers of any name are let pass, since none of them
-    /// changes where a chunk ends, and none is passed on as it stands.
+    /// Starts a message of a server: whitespace behind a size, extensions of any form up to
+    /// [`MAX_CHUNK_LINE`](super::MAX_CHUNK_LINE) and trailers of any name are accepted, since none of them
+    /// changes where a chunk ends, and none is forwarded as it is.
     #[must_use]
     pub fn of_server() -> Self {
-        Self { chunked: Chunked::of_server(), over: None }
+        Self { chunked: ChunkedReader::of_server(), over: None }
     }
 
-    /// What is next in `bytes`, which begin behind what was used up before.
+    /// Parses the next part of `bytes`, which begin behind those used up before.
     ///
     /// # Errors
-    /// Why the message is refused (RFC 9112 §7.1).
-    pub fn next(&mut self, bytes: &[u8], limits: &Limits) -> Result<Chunk, Http1Fault> {
+    /// The reason for the rejection (RFC 9112 §7.1).
+    pub fn next(&mut self, bytes: &[u8], limits: &HeadLimits) -> Result<Chunk, Http1Fault> {
         if let Some(over) = self.over {
             return over.map(|()| Chunk::End { trailers: 0..0, length: 0 });
         }
@@ -83,8 +83,8 @@ impl Chunks {
     }
 }
 
-/// The fields of a section that was accepted, each line with its end: names and values, without the whitespace around
-/// them. For trailers as [`Chunk::End`] tells of them. Lines without a colon are left out.
+/// Names and values of an accepted section of lines with their ends, without surrounding whitespace;
+/// for the trailers of [`Chunk::End`]. Lines without a colon are skipped.
 pub fn fields(section: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     section.split(|&byte| byte == b'\n').filter_map(|line| {
         let colon = line.iter().position(|&byte| byte == b':')?;

@@ -1,24 +1,30 @@
-//! One line of fields (RFC 9112 §5), of a head or of trailers.
+//! Parser of a field line (RFC 9112 §5), of a head or of trailers.
 
-use super::{Http1Fault, scan};
-use crate::head::Known;
+use crate::fault::Http1Fault;
+use crate::field::Known;
+use crate::scan;
 
-/// A field line in its two parts.
-pub(super) struct Field<'a> {
+/// A parsed field line.
+pub(super) struct ParsedField<'a> {
     pub(super) name: Known,
-    /// Without the whitespace around it.
+    /// Value without surrounding whitespace.
     pub(super) value: &'a [u8],
-    /// Where the name ends in the section.
+    /// End of the name in the section.
     pub(super) name_end: usize,
-    /// Where the value stands in the section.
+    /// Start of the value in the section.
     pub(super) at: usize,
 }
 
-/// Reads the line at `start..end` of `section`, which has no control bytes but TABs. `first`: it is the first
-/// of its section.
+/// Parses the line at `start..end` of `section`, which has no control bytes except TAB. `first` is set for
+/// the first line of the section.
 #[inline(always)]
-pub(super) fn read(section: &[u8], start: usize, end: usize, first: bool) -> Result<Field<'_>, Http1Fault> {
-    // Looks at up to 16 bytes behind the line, which costs less than to stop before.
+pub(super) fn read(
+    section: &[u8],
+    start: usize,
+    end: usize,
+    first: bool,
+) -> Result<ParsedField<'_>, Http1Fault> {
+    // May read up to 16 bytes beyond the line, which is cheaper than stopping at its end.
     let colon = scan::token(section, start);
     let line = &section[..end];
     if colon >= end || line[colon] != b':' || colon == start {
@@ -33,37 +39,38 @@ pub(super) fn read(section: &[u8], start: usize, end: usize, first: bool) -> Res
     while let [rest @ .., b' ' | b'\t'] = value {
         value = rest;
     }
-    Ok(Field { name, value, name_end: colon, at: from })
+    Ok(ParsedField { name, value, name_end: colon, at: from })
 }
 
-/// [`read`] for what a server sent: whitespace between name and colon is left out of the field (RFC 9112 §5.1).
+/// Parses a line of a server: like [`read`], but whitespace between name and colon is dropped (RFC 9112
+/// §5.1).
 #[inline]
 pub(super) fn read_of_server(
     section: &[u8],
     start: usize,
     end: usize,
     first: bool,
-) -> Result<Field<'_>, Http1Fault> {
+) -> Result<ParsedField<'_>, Http1Fault> {
     match read(section, start, end, first) {
         Err(Http1Fault::SpaceBeforeColon) => Ok(padded(&section[..end], start)),
         read => read,
     }
 }
 
-/// The field at `start` of `line`, which has a name, whitespace and a colon.
+/// Parses the field at `start` of `line`, which has whitespace between its name and the colon.
 #[cold]
-fn padded(line: &[u8], start: usize) -> Field<'_> {
+fn padded(line: &[u8], start: usize) -> ParsedField<'_> {
     let name_end = scan::token(line, start);
     let blanks = |from: usize| line[from..].iter().take_while(|&&byte| is_space(byte)).count();
     let colon = name_end + blanks(name_end);
     let at = colon + 1 + blanks(colon + 1);
-    Field { name: Known::of(&line[start..name_end]), value: line[at..].trim_ascii_end(), name_end, at }
+    ParsedField { name: Known::of(&line[start..name_end]), value: line[at..].trim_ascii_end(), name_end, at }
 }
 
-/// The field at `start` of `section` and the end of its line, if the whole line is there and has nothing odd; anything
-/// else is for [`read`]. No byte is searched twice.
+/// Fast path: parses the field at `start` of `section` and finds the end of its line, if the line is complete
+/// and ordinary; [`read`] handles the rest. No byte is searched twice.
 #[inline(always)]
-pub(super) fn plain(section: &[u8], start: usize) -> Option<(Field<'_>, usize)> {
+pub(super) fn plain(section: &[u8], start: usize) -> Option<(ParsedField<'_>, usize)> {
     let name_end = scan::token(section, start);
     if name_end == start || section.get(name_end) != Some(&b':') {
         return None;
@@ -80,10 +87,10 @@ pub(super) fn plain(section: &[u8], start: usize) -> Option<(Field<'_>, usize)> 
     while let [rest @ .., b' ' | b'\t'] = value {
         value = rest;
     }
-    Some((Field { name: Known::of(&section[start..name_end]), value, name_end, at }, end))
+    Some((ParsedField { name: Known::of(&section[start..name_end]), value, name_end, at }, end))
 }
 
-/// The reason for which a line is no field; `end` is where its token ends.
+/// Reason for which a line is no field; `end` is the end of its token.
 #[cold]
 fn unreadable(line: &[u8], end: usize, first: bool) -> Http1Fault {
     match line.get(end) {
@@ -99,8 +106,8 @@ fn unreadable(line: &[u8], end: usize, first: bool) -> Http1Fault {
     }
 }
 
-/// Whether it is a name that frames the message but for the byte in the place of `-`: servers that pass fields in the
-/// manner of CGI take `Content_Length` and `Content.Length` for `Content-Length`.
+/// Matches names that frame a message, with another byte in place of `-`: servers that expose fields as CGI
+/// variables treat `Content_Length` and `Content.Length` as `Content-Length`.
 #[inline]
 pub(super) fn is_ambiguous(name: &[u8]) -> bool {
     let (front, back): (&[u8], &[u8]) = match name.len() {

@@ -1,38 +1,39 @@
-//! The fields of a head that the guard has accepted, for whoever serves the request.
+//! Iteration over the fields of an accepted head.
 
 use std::ops::Range;
 
-use super::{RequestHead, scan};
+use super::RequestHead;
+use crate::scan;
 
-/// Where one field stands. Ranges count from the front of the head's bytes.
+/// Position of a field. Ranges count from the front of the head's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldAt {
-    /// The name, as it was spelled.
+    /// Name, as it was spelled.
     pub name: Range<usize>,
-    /// The value, without the whitespace around it.
+    /// Value, without surrounding whitespace.
     pub value: Range<usize>,
 }
 
-/// The fields of an accepted head, in their order. Nothing is judged again: of bytes that were not accepted the
-/// answer is of no use, but it is an answer.
+/// Iterator over the fields of an accepted head, in order. Nothing is validated again: for other bytes the
+/// result is meaningless, but safe.
 #[derive(Debug, Clone)]
-pub struct Fields<'h> {
+pub struct FieldIter<'h> {
     head: &'h [u8],
     at: usize,
 }
 
-/// What stands between the target and the first field: a space, the version, and the end of the line.
+/// Bytes between the target and the first field: a space, the version, and the line end.
 const VERSION: usize = " HTTP/1.1\r\n".len();
 
 impl RequestHead {
-    /// The fields of this head; `bytes` are those that were inspected.
+    /// Iterates over the fields of this head; `bytes` are those that were inspected.
     #[must_use]
-    pub fn fields<'h>(&self, bytes: &'h [u8]) -> Fields<'h> {
-        Fields { head: bytes, at: self.target.end + VERSION }
+    pub fn fields<'h>(&self, bytes: &'h [u8]) -> FieldIter<'h> {
+        FieldIter { head: bytes, at: self.target.end + VERSION }
     }
 }
 
-impl Iterator for Fields<'_> {
+impl Iterator for FieldIter<'_> {
     type Item = FieldAt;
 
     #[inline]
@@ -57,11 +58,11 @@ fn is_space(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Guard, Limits, Outcome};
+    use super::super::{Guard, GuardOutcome, HeadLimits};
     use super::*;
 
     fn read(head: &[u8]) -> Vec<(String, String)> {
-        let Outcome::Head(accepted) = Guard::new(Limits::default()).inspect(head).outcome else {
+        let GuardOutcome::Head(accepted) = Guard::new(HeadLimits::default()).inspect(head).outcome else {
             panic!("{}", head.escape_ascii());
         };
         let text = |range: Range<usize>| String::from_utf8(head[range].to_vec()).unwrap();
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_where_they_stand() {
+    fn fields_have_their_positions() {
         let fields = read(
             b"\r\nGET /x HTTP/1.1\r\nHost: a.test\r\nX-Empty:\r\nx-blank: \t \r\nx-Tab:a\tb \t\r\n\
               X-Colon: a:b\r\nx-long: 0123456789012345678901234567890123456789\r\n\r\nGET",
@@ -90,15 +91,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_accepted_does_no_harm() {
+    fn rejected_bytes_are_safe() {
         let head = RequestHead {
             method: 0..3,
             target: 4..5,
-            form: super::super::Form::Origin,
+            form: super::super::TargetForm::Origin,
             query: crate::target::QueryForm::Encoded,
-            version: super::super::Version::Http11,
+            version: super::super::Http1Version::Http11,
             host: None,
-            framing: super::super::Framing::None,
+            framing: super::super::RequestFraming::None,
             keep_alive: true,
             switches: false,
             expects_continue: false,

@@ -1,10 +1,11 @@
-//! The values that decide where a message ends: Content-Length, Transfer-Encoding, Connection.
+//! Values that determine where a message ends: Content-Length, Transfer-Encoding, Connection.
 //!
-//! One spelling is accepted of each length. All others are refused, with the reason that describes them best.
+//! A single spelling of each length is accepted. All others are rejected, with the most specific reason.
 
-use super::{Http1Fault, scan};
+use crate::fault::Http1Fault;
+use crate::scan;
 
-/// Reads a Content-Length (RFC 9110 §8.6).
+/// Parses a Content-Length (RFC 9110 §8.6).
 #[inline]
 pub(super) fn content_length(value: &[u8]) -> Result<u64, Http1Fault> {
     let mut length: u64 = 0;
@@ -16,7 +17,7 @@ pub(super) fn content_length(value: &[u8]) -> Result<u64, Http1Fault> {
                 Http1Fault::ContentLength
             });
         }
-        // Saturates far above the bound, and stays there.
+        // Saturates far above the bound.
         length = length.saturating_mul(10).saturating_add(u64::from(byte - b'0'));
     }
     match value {
@@ -27,7 +28,7 @@ pub(super) fn content_length(value: &[u8]) -> Result<u64, Http1Fault> {
     }
 }
 
-/// Judges a Transfer-Encoding (RFC 9112 §6.1): `chunked` alone is accepted.
+/// Validates a Transfer-Encoding (RFC 9112 §6.1): only `chunked` is accepted.
 pub(super) fn transfer_encoding(value: &[u8]) -> Result<(), Http1Fault> {
     if value.eq_ignore_ascii_case(b"chunked") {
         return Ok(());
@@ -53,19 +54,19 @@ pub(super) fn transfer_encoding(value: &[u8]) -> Result<(), Http1Fault> {
     })
 }
 
-/// What Connection says (RFC 9110 §7.6.1).
+/// Options of the Connection fields (RFC 9110 §7.6.1).
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Connection {
+pub(super) struct ConnectionOptions {
     pub(super) close: bool,
     pub(super) keep_alive: bool,
     pub(super) upgrade: bool,
 }
 
-impl Connection {
+impl ConnectionOptions {
     /// Adds the options of one field.
     #[inline]
     pub(super) fn read(&mut self, value: &[u8]) -> Result<(), Http1Fault> {
-        // Browsers and servers say nothing else.
+        // Fast path: browsers and servers send nothing else.
         if value.eq_ignore_ascii_case(b"keep-alive") {
             self.keep_alive = true;
             return Ok(());
@@ -89,5 +90,5 @@ impl Connection {
     }
 }
 
-/// The longest message and the longest chunk, in bytes: what fits the signed numbers of every server behind.
+/// Longest message and longest chunk, in bytes: fits the signed integers of every server.
 pub(super) const MAX_LENGTH: u64 = i64::MAX as u64;

@@ -1,31 +1,33 @@
-//! A head in the making: lines go in, and a [`RequestHead`] or a refusal comes out.
+//! Assembles a request head from its lines, into a [`RequestHead`] or a fault.
 
 use std::ops::Range;
 
-use super::field::{self, Field};
-use super::framing::{self, Connection};
+use super::field::{self, ParsedField};
+use super::framing::{self, ConnectionOptions};
 use super::lines::{HeadLine, Lines};
 use super::request_line::{self, RequestLine};
-use super::{Form, Framing, Http1Fault, Limits, RequestHead, Version};
-use crate::head::{FieldLine, Known};
+use super::{HeadLimits, Http1Version, RequestFraming, RequestHead, TargetForm};
+use crate::fault::Http1Fault;
+use crate::field::{FieldLine, Known};
 use crate::host::Authority;
 
-/// A head of which some lines have come.
+/// A partially received head.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct PartialHead {
     lines: Lines,
     line: Option<RequestLine>,
-    /// Where the fields stand. It is read when the head is complete, and used again for the next.
+    /// Positions of the fields. Callers read it when the head is complete; its memory is reused for the next
+    /// one.
     index: Vec<FieldLine>,
     host: Option<Range<usize>>,
     length: Option<u64>,
     chunked: bool,
-    connection: Connection,
+    connection: ConnectionOptions,
     upgrade: bool,
     expects: bool,
 }
 
-/// What became of a head.
+/// Result of reading a head.
 pub(super) enum Drafted {
     Partial,
     Whole { head: RequestHead, length: usize },
@@ -33,30 +35,30 @@ pub(super) enum Drafted {
     Fault(Http1Fault),
 }
 
-impl Draft {
-    /// Where the fields of the head that was complete last stand.
+impl PartialHead {
+    /// Positions of the fields of the last complete head.
     pub(super) fn index(&self) -> &[FieldLine] {
         &self.index
     }
 
-    /// Gives back the memory of the index.
+    /// Releases the memory of the index.
     pub(super) fn rest(&mut self) {
         self.index = Vec::new();
     }
 
-    /// Makes ready for the next head. The index stays until then.
-    fn renew(&mut self) {
+    /// Resets the state for the next head. The index stays valid until that is read.
+    fn reset(&mut self) {
         *self = Self { index: std::mem::take(&mut self.index), ..Self::default() };
     }
 
-    /// Whether a byte of the head itself has come in `bytes`; an empty line before it does not count.
+    /// Returns true if `bytes` contain a byte of the head itself; an empty line before it does not count.
     pub(super) fn has_begun(bytes: &[u8]) -> bool {
         !matches!(bytes, [] | b"\r" | b"\r\n")
     }
 
-    /// Reads on in `bytes`, which begin where the head or the empty line before it begins.
+    /// Reads `bytes`, which begin at the head or at the empty line before it.
     #[inline]
-    pub(super) fn read(&mut self, bytes: &[u8], limits: &Limits, first: bool) -> Drafted {
+    pub(super) fn read(&mut self, bytes: &[u8], limits: &HeadLimits, first: bool) -> Drafted {
         let skip = match empty_line(bytes) {
             Ok(Some(skip)) => skip,
             Ok(None) => return Drafted::Partial,
@@ -91,7 +93,7 @@ impl Draft {
             } else if line.is_empty() {
                 return match self.finish(window) {
                     Ok(head) => {
-                        self.renew();
+                        self.reset();
                         Drafted::Whole { head, length: line.end + 2 }
                     }
                     Err(fault) => Drafted::Fault(fault),
@@ -105,8 +107,8 @@ impl Draft {
         }
     }
 
-    /// The end of a line is missing, and perhaps can no longer come.
-    fn partial(&self, window: &[u8], skip: usize, limits: &Limits) -> Drafted {
+    /// Handles a line without its end, which may be impossible within the bounds.
+    fn partial(&self, window: &[u8], skip: usize, limits: &HeadLimits) -> Drafted {
         match self.overlong(window, skip, limits) {
             Some(fault) => Drafted::Fault(fault),
             None if window.len() - skip >= limits.head as usize => Drafted::Fault(Http1Fault::HeadTooLong),
@@ -114,14 +116,14 @@ impl Draft {
         }
     }
 
-    /// What has come of a request line without its end, or stands before a fault, may be too long already.
-    fn overlong(&self, window: &[u8], skip: usize, limits: &Limits) -> Option<Http1Fault> {
+    /// Checks the length of a request line that is incomplete or precedes a fault.
+    fn overlong(&self, window: &[u8], skip: usize, limits: &HeadLimits) -> Option<Http1Fault> {
         let start = &window[skip..self.lines.seen()];
         self.line.is_none().then(|| request_line::too_long(start, limits)).flatten()
     }
 
     #[inline]
-    fn request_line(&mut self, line: &[u8], start: usize, limits: &Limits) -> Result<(), Http1Fault> {
+    fn request_line(&mut self, line: &[u8], start: usize, limits: &HeadLimits) -> Result<(), Http1Fault> {
         let mut read = request_line::read(line, limits)?;
         self.index.clear();
         read.method = start + read.method.start..start + read.method.end;
@@ -130,22 +132,32 @@ impl Draft {
         Ok(())
     }
 
-    /// Whether one field more may come.
+    /// Fails at the maximum number of fields.
     #[inline]
-    fn room(&self, limits: &Limits) -> Result<(), Http1Fault> {
+    fn room(&self, limits: &HeadLimits) -> Result<(), Http1Fault> {
         if self.index.len() == usize::from(limits.fields) { Err(Http1Fault::TooManyFields) } else { Ok(()) }
     }
 
-    /// A line that is not plainly a field.
+    /// Handles a line that the fast path does not accept.
     #[cold]
-    fn odd_field(&mut self, window: &[u8], line: &Range<usize>, limits: &Limits) -> Result<(), Http1Fault> {
+    fn odd_field(
+        &mut self,
+        window: &[u8],
+        line: &Range<usize>,
+        limits: &HeadLimits,
+    ) -> Result<(), Http1Fault> {
         self.room(limits)?;
         let field = field::read(window, line.start, line.end, self.index.is_empty())?;
         self.field(window, line, &field)
     }
 
     #[inline]
-    fn field(&mut self, window: &[u8], line: &Range<usize>, field: &Field<'_>) -> Result<(), Http1Fault> {
+    fn field(
+        &mut self,
+        window: &[u8],
+        line: &Range<usize>,
+        field: &ParsedField<'_>,
+    ) -> Result<(), Http1Fault> {
         match field.name {
             Known::Other if field::is_ambiguous(&window[line.start..field.name_end]) => {
                 return Err(Http1Fault::AmbiguousName);
@@ -164,7 +176,7 @@ impl Draft {
                 }
             }
             Known::TransferEncoding => {
-                if self.version() == Version::Http10 {
+                if self.version() == Http1Version::Http10 {
                     return Err(Http1Fault::TransferEncodingInHttp10);
                 }
                 if self.chunked {
@@ -182,36 +194,36 @@ impl Draft {
             return Err(Http1Fault::BothLengths);
         }
         let value = field.at..field.at + field.value.len();
-        let line = FieldLine::new(window, line.start, field.name_end, value, (line.end, true), field.name);
+        let line = FieldLine::new(window, line.start, field.name_end, value, Some(line.end), field.name);
         self.index.push(line.ok_or(Http1Fault::Name)?);
         Ok(())
     }
 
-    fn version(&self) -> Version {
-        self.line.as_ref().map_or(Version::Http11, |line| line.version)
+    fn version(&self) -> Http1Version {
+        self.line.as_ref().map_or(Http1Version::Http11, |line| line.version)
     }
 
-    /// The head is complete: judges it as a whole.
+    /// Validates the complete head as a whole.
     #[inline]
     fn finish(&mut self, window: &[u8]) -> Result<RequestHead, Http1Fault> {
         let line = self.line.take().ok_or(Http1Fault::RequestLine)?;
-        let modern = line.version == Version::Http11;
+        let modern = line.version == Http1Version::Http11;
         if modern && self.host.is_none() {
             return Err(Http1Fault::HostMissing);
         }
-        if line.form == Form::Absolute {
-            self.agree(window, &line)?;
+        if line.form == TargetForm::Absolute {
+            self.check_host_agrees(window, &line)?;
         }
         let framing = match (self.chunked, self.length) {
-            (true, _) => Framing::Chunked,
-            (false, Some(length)) => Framing::Length(length),
-            (false, None) => Framing::None,
+            (true, _) => RequestFraming::Chunked,
+            (false, Some(length)) => RequestFraming::Length(length),
+            (false, None) => RequestFraming::None,
         };
-        let connects = line.form == Form::Authority;
-        if connects && framing != Framing::None {
+        let connects = line.form == TargetForm::Authority;
+        if connects && framing != RequestFraming::None {
             return Err(Http1Fault::ConnectWithBody);
         }
-        let Connection { close, keep_alive, upgrade } = self.connection;
+        let ConnectionOptions { close, keep_alive, upgrade } = self.connection;
         Ok(RequestHead {
             method: line.method,
             target: line.target,
@@ -227,10 +239,10 @@ impl Draft {
         })
     }
 
-    /// An absolute target and Host must name the same host (RFC 9112 §3.2.2 lets the target win, and whoever
-    /// lets Host win is then elsewhere).
+    /// Requires an absolute target and Host to name the same host. RFC 9112 §3.2.2 gives the target
+    /// precedence, but a server that prefers Host would choose another site.
     #[cold]
-    fn agree(&self, window: &[u8], line: &RequestLine) -> Result<(), Http1Fault> {
+    fn check_host_agrees(&self, window: &[u8], line: &RequestLine) -> Result<(), Http1Fault> {
         let (target, port) =
             request_line::absolute(&window[line.target.clone()]).ok_or(Http1Fault::TargetForm)?;
         let Some(host) = self.host.clone() else { return Ok(()) };
@@ -239,8 +251,8 @@ impl Draft {
     }
 }
 
-/// The length of the empty line before a head, of which one is tolerated (RFC 9112 §2.2); `None`: it is not
-/// known yet.
+/// Length of the empty line before a head, of which one is tolerated (RFC 9112 §2.2); `None` if it cannot be
+/// determined yet.
 #[inline]
 fn empty_line(bytes: &[u8]) -> Result<Option<usize>, Http1Fault> {
     match bytes {

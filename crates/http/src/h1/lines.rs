@@ -1,28 +1,29 @@
-//! Lines that end in CRLF (RFC 9112 §2.2), without looking at a byte twice.
+//! Lines that end in CRLF (RFC 9112 §2.2), searched once per byte.
 //!
-//! Heads and trailers are read through it. It refuses control bytes wherever they stand.
+//! Used for heads and trailers. Control bytes are rejected wherever they are.
 
 use std::ops::Range;
 
-use super::field::{self, Field};
-use super::{Http1Fault, scan};
+use super::field::{self, ParsedField};
+use crate::fault::Http1Fault;
+use crate::scan;
 
-/// How far a section of lines has been read. Places count from the front of the section.
+/// Progress within a section of lines. Offsets count from the front of the section.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lines {
-    /// Where the line that is not complete begins.
+    /// Start of the incomplete line.
     line: usize,
-    /// Up to where it has been searched for its end.
+    /// Offset up to which its end has been searched.
     seen: usize,
 }
 
-/// What the next line is.
+/// Result of searching the next line.
 pub(super) enum HeadLine {
-    /// A line stands at this place, without its CRLF.
+    /// Range of a complete line, without its CRLF.
     Whole(Range<usize>),
-    /// Its end has not come.
+    /// The line end has not arrived.
     Partial,
-    /// It cannot be one.
+    /// The line contains a control byte.
     Fault(Http1Fault),
 }
 
@@ -32,21 +33,21 @@ impl Lines {
         Self { line: offset, seen: offset }
     }
 
-    /// Where the next line begins.
+    /// Start of the next line.
     #[inline]
     pub(super) fn at(&self) -> usize {
         self.line
     }
 
-    /// Up to where there are neither ends nor control bytes in the next line.
+    /// Offset up to which the next line has neither line ends nor control bytes.
     pub(super) fn seen(&self) -> usize {
         self.seen
     }
 
-    /// Reads the next line as that of a field, with the place of the line without its CRLF, if all of it is there and
-    /// nothing is odd about it. Else nothing has happened.
+    /// Fast path: parses the next line as a field, with the range of the line without its CRLF, if it is
+    /// complete and ordinary. Otherwise the state does not change.
     #[inline(always)]
-    pub(super) fn next_field<'s>(&mut self, section: &'s [u8]) -> Option<(Field<'s>, Range<usize>)> {
+    pub(super) fn next_field<'s>(&mut self, section: &'s [u8]) -> Option<(ParsedField<'s>, Range<usize>)> {
         if self.seen != self.line {
             return None;
         }
@@ -57,7 +58,7 @@ impl Lines {
         Some((field, line))
     }
 
-    /// Finds the end of the next line in the whole section so far.
+    /// Finds the end of the next line in the section received so far.
     #[inline(always)]
     pub(super) fn next(&mut self, section: &[u8]) -> HeadLine {
         let Some(at) = scan::control(section, self.seen) else {
@@ -79,7 +80,7 @@ impl Lines {
         }
     }
 
-    /// The same for what a server sent, whose lines may end in LF alone (RFC 9112 §2.2).
+    /// Finds the end of a server's line, which may be LF alone (RFC 9112 §2.2).
     #[inline(always)]
     pub(super) fn next_of_server(&mut self, section: &[u8]) -> HeadLine {
         match self.next(section) {

@@ -1,122 +1,121 @@
-//! What the guard tells its caller.
+//! Results of the guard.
 
 use std::ops::Range;
 
-use super::Http1Fault;
+use crate::fault::Http1Fault;
 use crate::target::QueryForm;
 
-/// The answer to [`Guard::inspect`](super::Guard::inspect).
+/// Result of [`Guard::inspect`](super::Guard::inspect).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct Inspected {
-    /// How many bytes from the front may go on to the parser behind. With [`Outcome::Refused`] this can be
-    /// more than zero: what came before the refused bytes was in order.
+    /// Number of bytes at the front that may pass to the parser behind. With [`GuardOutcome::Refused`] it can
+    /// be more than zero: the bytes before the rejected ones were valid.
     pub pass: usize,
-    /// Why the guard stopped there.
-    pub outcome: Outcome,
+    /// Reason for stopping there.
+    pub outcome: GuardOutcome,
 }
 
-/// Why the guard stopped.
+/// Reason for which the guard stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// More bytes are needed; [`Guard::phase`](super::Guard::phase) says for what.
+pub enum GuardOutcome {
+    /// More bytes are needed; [`Guard::phase`](super::Guard::phase) says for which element.
     Wait,
-    /// A head is complete and accepted; `pass` ends where it ends. Where
-    /// [`Framing::is_empty`], the message ends there too, and no [`Outcome::End`] follows.
+    /// A head is complete and accepted; `pass` is its end. If [`RequestFraming::is_empty`], the message ends
+    /// there, too, and no [`GuardOutcome::End`] follows.
     Head(RequestHead),
-    /// The message that had begun ends where `pass` ends.
+    /// The current message ends at `pass`.
     End,
-    /// The client speaks HTTP/2 with prior knowledge (RFC 9113 §3.4). Nothing is passed; all bytes, these
-    /// first, belong to an HTTP/2 parser.
+    /// The client speaks HTTP/2 with prior knowledge (RFC 9113 §3.4). Nothing passes; all bytes, including
+    /// these, belong to an HTTP/2 parser.
     Http2,
-    /// The last message was answered for with `close`: nothing that follows is a request (RFC 9112 §9.6). Drop
-    /// the bytes.
+    /// The last message had `close`: whatever follows is not a request (RFC 9112 §9.6). Drop the bytes.
     Over,
-    /// The bytes behind `pass` are refused, and so is all that follows.
+    /// The bytes behind `pass`, and all that follow, are rejected.
     Refused(Http1Fault),
 }
 
-/// What the connection is in the middle of.
+/// Phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Between messages: no byte of a head has come.
+    /// Between messages, without a byte of the next head.
     Idle,
-    /// A head has begun and is not complete.
+    /// Between the first byte of a head and its end.
     Head,
-    /// The head was accepted and its content, or what ends it, is to come.
+    /// The head was accepted; content or its end is missing.
     Body,
-    /// The request asked for another protocol, and the answer is not known: nothing passes until
+    /// The request asked for another protocol, and its response is unknown: nothing passes until
     /// [`Guard::switched`](super::Guard::switched) or [`Guard::stayed`](super::Guard::stayed).
     Deciding,
     /// Another protocol is spoken; everything passes.
     Switched,
-    /// No further request can come: the last one said `close`, something was refused, or it is HTTP/2.
+    /// No further request can come: after `close`, a rejection, or the switch to HTTP/2.
     Over,
 }
 
-/// An accepted head. Ranges count from the front of the bytes that were inspected.
+/// An accepted head. Ranges count from the front of the inspected bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHead {
-    /// Where the method stands.
+    /// Range of the method.
     pub method: Range<usize>,
-    /// Where the target stands.
+    /// Range of the target.
     pub target: Range<usize>,
-    /// The form of the target.
-    pub form: Form,
-    /// The spelling of its query.
+    /// Form of the target.
+    pub form: TargetForm,
+    /// Spelling of the query.
     pub query: QueryForm,
-    /// The version.
-    pub version: Version,
-    /// Where the value of Host stands; always there in HTTP/1.1.
+    /// Version of the request.
+    pub version: Http1Version,
+    /// Range of the value of Host; always present in HTTP/1.1.
     pub host: Option<Range<usize>>,
-    /// How the content is delimited.
-    pub framing: Framing,
-    /// Whether another request may follow on the connection (RFC 9112 §9.3).
+    /// Delimitation of the content.
+    pub framing: RequestFraming,
+    /// Set if another request may follow on the connection (RFC 9112 §9.3).
     pub keep_alive: bool,
-    /// Whether another protocol is asked for: by CONNECT, or by Upgrade together with the connection option
+    /// Set if another protocol is requested: by CONNECT, or by Upgrade together with the connection option
     /// (RFC 9110 §7.8).
     pub switches: bool,
-    /// Whether the client waits for `100 Continue` before it sends content (RFC 9110 §10.1.1).
+    /// Set if the client waits for `100 Continue` before it sends content (RFC 9110 §10.1.1).
     pub expects_continue: bool,
-    /// The number of fields.
+    /// Number of field lines.
     pub fields: u16,
 }
 
-/// The version of a request.
+/// Version of HTTP/1 of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Version {
-    /// HTTP/1.0
+pub enum Http1Version {
+    /// HTTP/1.0, without chunks and with optional Host.
     Http10,
-    /// HTTP/1.1
+    /// HTTP/1.1, as in RFC 9112.
     Http11,
 }
 
-/// The form of a target (RFC 9112 §3.2).
+/// Form of a request target (RFC 9112 §3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Form {
-    /// A path, perhaps with a query.
+pub enum TargetForm {
+    /// A path with an optional query.
     Origin,
-    /// A whole `http` or `https` URI.
+    /// An absolute `http` or `https` URI.
     Absolute,
-    /// `*`, for OPTIONS.
+    /// The whole server: `*`, for OPTIONS.
     Asterisk,
     /// Host and port, for CONNECT.
     Authority,
 }
 
-/// How the content of a request is delimited (RFC 9112 §6.3).
+/// Delimitation of the content of a request (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Framing {
-    /// There is none.
+pub enum RequestFraming {
+    /// Neither length nor chunks: no content follows.
     None,
-    /// That many bytes.
+    /// Content of this many bytes.
     Length(u64),
-    /// Chunks, and trailers perhaps.
+    /// Chunks, and optional trailers.
     Chunked,
 }
 
-impl Framing {
-    /// Whether nothing follows the head.
+impl RequestFraming {
+    /// Returns true if no content follows the head.
     #[must_use]
     pub fn is_empty(self) -> bool {
         matches!(self, Self::None | Self::Length(0))

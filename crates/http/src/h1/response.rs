@@ -1,116 +1,116 @@
-//! The heads of responses, without I/O: what a server sent, as far as it has one reading.
+//! Heads of responses, without I/O: accepted if they have a single reading.
 //!
-//! Servers are many and often old, so lines may end in LF alone, the reason may be missing, empty lines may come
-//! first, whitespace may stand before a colon, and a length may be said several times with one value: none of that
-//! changes where a message ends, and none is passed on.
-//! What could is refused: two lengths, a length beside a transfer coding, a coding other than `chunked`,
-//! folded lines, bare CR, control bytes.
+//! Servers vary and are often old, so lines may end in LF alone, the reason may be missing, empty lines may
+//! come first, whitespace may precede a colon, and a length may be repeated with one value: none of these
+//! changes where a message ends, and none is forwarded. What could is rejected: two lengths, a length with a
+//! transfer coding, a coding other than `chunked`, folded lines, bare CR, control bytes.
 
 use std::fmt;
 use std::ops::Range;
 
-use super::field::{self, Field};
-use super::framing::{self, Connection, MAX_LENGTH};
+use super::field::{self, ParsedField};
+use super::framing::{self, ConnectionOptions, MAX_LENGTH};
 use super::lines::{HeadLine, Lines};
-use super::{Http1Fault, Limits, Version};
-use crate::head::{FieldLine, Known};
+use super::{HeadLimits, Http1Version};
+use crate::fault::Http1Fault;
+use crate::field::{FieldLine, Known};
 
-/// Reads the heads of the responses on one connection, one after the other.
+/// Parses the heads of the responses on one connection, one after the other.
 ///
-/// Keep the bytes that have come and call [`ResponseReader::read`] with all of them until it gives a head, which
-/// [`ResponseHead::length`] of them are; then [`ResponseReader::fields`] has its fields. Call
+/// Keep the received bytes and call [`ResponseReader::read`] with all of them until it returns a head, which
+/// occupies [`ResponseHead::length`] of them; then [`ResponseReader::fields`] has its fields. Call
 /// [`ResponseReader::clear`] before the next head. No byte of a line is searched twice, and bytes that were
-/// shown must not change. The memory for fields is used again.
+/// read must not change. The memory for fields is reused.
 #[derive(Debug, Default)]
 pub struct ResponseReader {
     lines: Lines,
     status: Option<StatusLine>,
     fields: Vec<FieldLine>,
     length: Option<u64>,
-    /// Whether the length is said in more or other words than needed.
+    /// Set if the length is repeated or not in canonical form.
     odd_length: bool,
     chunked: bool,
-    connection: Connection,
+    connection: ConnectionOptions,
 }
 
-/// What was asked for, as far as it decides whether content follows (RFC 9112 §6.3).
+/// Kind of the request, which determines the content of its response (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Asked {
-    /// HEAD.
+pub enum RequestKind {
+    /// HEAD: the response has no content.
     Head,
-    /// CONNECT.
+    /// CONNECT: a 2xx response starts a tunnel.
     Connect,
-    /// Anything else.
+    /// Any method without rules of its own.
     Other,
 }
 
-/// A head that is complete and accepted.
+/// A complete and accepted head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseHead {
-    /// The status, from 100 to 999.
+    /// Status code, from 100 to 999.
     pub status: u16,
-    /// The version.
-    pub version: Version,
-    /// Where the reason stands; it may be empty.
+    /// Version of the response.
+    pub version: Http1Version,
+    /// Range of the reason phrase; it may be empty.
     pub reason: Range<usize>,
-    /// How the content is delimited.
+    /// Delimitation of the content.
     pub framing: ResponseFraming,
-    /// Whether another response may follow on the connection (RFC 9112 §9.3).
+    /// Set if another response may follow on the connection (RFC 9112 §9.3).
     pub keep_alive: bool,
-    /// A length that is said in several fields, as a list or with zeros before it; whoever passes the head on says
-    /// it once instead.
+    /// Value of a length that is repeated, a list, or has leading zeros; forward it in canonical form
+    /// instead.
     pub odd_length: Option<u64>,
-    /// The length of the head with its empty line, and with the empty lines before it.
+    /// Length of the head including its final empty line, and empty lines before it.
     pub length: usize,
 }
 
-/// How the content of a response is delimited (RFC 9112 §6.3).
+/// Delimitation of the content of a response (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResponseFraming {
-    /// It is an interim response: the head of another one follows (RFC 9110 §15.2).
+    /// An interim response: another head follows (RFC 9110 §15.2).
     Interim,
-    /// There is none.
+    /// No content follows, whatever the fields declare.
     None,
-    /// That many bytes.
+    /// Content of this many bytes.
     Length(u64),
-    /// Chunks, and trailers perhaps.
+    /// Chunks, and optional trailers.
     Chunked,
     /// All bytes until the connection ends.
     UntilClose,
-    /// None; another protocol follows (101, or CONNECT with 2xx).
+    /// No content; another protocol follows (101, or CONNECT with 2xx).
     Switched,
 }
 
-/// Why the head of a response was refused. Always the fault of the server; nobody can say where the next
-/// response begins.
+/// Reason for rejecting the head of a response: an error of the server. The connection cannot be used
+/// afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResponseFault {
     /// The first line is not `HTTP/` version, status and reason (RFC 9112 §4).
     StatusLine,
     /// A version other than 1.0 and 1.1 (RFC 9112 §2.3).
     Version,
-    /// A fault that requests can have too.
+    /// A fault that requests can have, too.
     Head(Http1Fault),
 }
 
 #[derive(Debug, Clone)]
 struct StatusLine {
-    version: Version,
+    version: Http1Version,
     status: u16,
     reason: Range<usize>,
 }
 
 impl ResponseReader {
-    /// Reads on in `bytes`, which begin where the head or the empty lines before it begin; `None`: more bytes are
-    /// needed. Of `limits`, [`Limits::head`] and [`Limits::fields`] count.
+    /// Reads `bytes`, which begin at the head or at empty lines before it; `None` if more bytes are needed.
+    /// Of `limits`, [`HeadLimits::head`] and [`HeadLimits::fields`] apply.
     ///
     /// # Errors
-    /// Why it is no response that can be passed on.
+    /// The reason for which the response cannot be forwarded.
     pub fn read(
         &mut self,
         bytes: &[u8],
-        limits: &Limits,
-        asked: Asked,
+        limits: &HeadLimits,
+        asked: RequestKind,
     ) -> Result<Option<ResponseHead>, ResponseFault> {
         let window = &bytes[..bytes.len().min(limits.head as usize)];
         if self.status.is_none() && !self.has_begun(window)? {
@@ -139,21 +139,21 @@ impl ResponseReader {
         }
     }
 
-    /// The fields of the head that was read last, in their order.
+    /// Fields of the last head, in order.
     #[must_use]
     pub fn fields(&self) -> &[FieldLine] {
         &self.fields
     }
 
-    /// Makes ready for the next head.
+    /// Resets the state for the next head.
     pub fn clear(&mut self) {
         let mut fields = std::mem::take(&mut self.fields);
         fields.clear();
         *self = Self { fields, ..Self::default() };
     }
 
-    /// Steps over empty lines; whether the line behind them may be that of a status. So whoever speaks another
-    /// protocol is found out with its first bytes, whether a line of them ends or not.
+    /// Skips empty lines and checks the prefix of the status line. So a server of another protocol is
+    /// detected by its first bytes, even if no line end arrives.
     fn has_begun(&mut self, window: &[u8]) -> Result<bool, ResponseFault> {
         loop {
             let at = self.lines.at();
@@ -176,34 +176,44 @@ impl ResponseReader {
         }
     }
 
-    /// The end of a line is missing, and perhaps can no longer come.
-    fn partial(&self, window: &[u8], limits: &Limits) -> Result<Option<ResponseHead>, ResponseFault> {
+    /// Handles a line without its end, which may be impossible within the bounds.
+    fn partial(&self, window: &[u8], limits: &HeadLimits) -> Result<Option<ResponseHead>, ResponseFault> {
         if window.len() >= limits.head as usize {
             return Err(ResponseFault::Head(Http1Fault::HeadTooLong));
         }
         Ok(None)
     }
 
-    /// Whether one field more may come.
+    /// Fails at the maximum number of fields.
     #[inline]
-    fn room(&self, limits: &Limits) -> Result<(), Http1Fault> {
+    fn room(&self, limits: &HeadLimits) -> Result<(), Http1Fault> {
         if self.fields.len() == usize::from(limits.fields) { Err(Http1Fault::TooManyFields) } else { Ok(()) }
     }
 
-    /// A line that is not plainly a field.
+    /// Handles a line that the fast path does not accept.
     #[cold]
-    fn odd_field(&mut self, window: &[u8], line: &Range<usize>, limits: &Limits) -> Result<(), Http1Fault> {
+    fn odd_field(
+        &mut self,
+        window: &[u8],
+        line: &Range<usize>,
+        limits: &HeadLimits,
+    ) -> Result<(), Http1Fault> {
         self.room(limits)?;
         let field = field::read_of_server(window, line.start, line.end, self.fields.is_empty())?;
         self.field(window, line, &field)
     }
 
     #[inline]
-    fn field(&mut self, window: &[u8], line: &Range<usize>, field: &Field<'_>) -> Result<(), Http1Fault> {
+    fn field(
+        &mut self,
+        window: &[u8],
+        line: &Range<usize>,
+        field: &ParsedField<'_>,
+    ) -> Result<(), Http1Fault> {
         match field.name {
             Known::ContentLength => self.length(field.value)?,
             Known::TransferEncoding => {
-                if self.version() == Version::Http10 {
+                if self.version() == Http1Version::Http10 {
                     return Err(Http1Fault::TransferEncodingInHttp10);
                 }
                 if self.chunked {
@@ -220,12 +230,13 @@ impl ResponseReader {
         }
         let value = field.at..field.at + field.value.len();
         let crlf = window.get(line.end) == Some(&b'\r');
-        let line = FieldLine::new(window, line.start, field.name_end, value, (line.end, crlf), field.name);
+        let line =
+            FieldLine::new(window, line.start, field.name_end, value, crlf.then_some(line.end), field.name);
         self.fields.push(line.ok_or(Http1Fault::Name)?);
         Ok(())
     }
 
-    /// Reads a Content-Length, which may be a list of equal numbers (RFC 9112 §6.3).
+    /// Parses a Content-Length, which may be a list of equal numbers (RFC 9112 §6.3).
     fn length(&mut self, value: &[u8]) -> Result<(), Http1Fault> {
         for text in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
             let length = match framing::content_length(text) {
@@ -244,40 +255,41 @@ impl ResponseReader {
         Ok(())
     }
 
-    fn version(&self) -> Version {
-        self.status.as_ref().map_or(Version::Http11, |line| line.version)
+    fn version(&self) -> Http1Version {
+        self.status.as_ref().map_or(Http1Version::Http11, |line| line.version)
     }
 
-    /// The head is complete: judges it as a whole.
-    fn finish(&mut self, asked: Asked) -> Result<ResponseHead, ResponseFault> {
+    /// Validates the complete head as a whole.
+    fn finish(&mut self, asked: RequestKind) -> Result<ResponseHead, ResponseFault> {
         let StatusLine { version, status, reason } = self.status.take().ok_or(ResponseFault::StatusLine)?;
         let framing = match (status, asked) {
-            (101, _) | (200..=299, Asked::Connect) => ResponseFraming::Switched,
+            (101, _) | (200..=299, RequestKind::Connect) => ResponseFraming::Switched,
             (100..=199, _) => ResponseFraming::Interim,
-            (204 | 304, _) | (_, Asked::Head) => ResponseFraming::None,
+            (204 | 304, _) | (_, RequestKind::Head) => ResponseFraming::None,
             _ if self.chunked => ResponseFraming::Chunked,
             _ => self.length.map_or(ResponseFraming::UntilClose, ResponseFraming::Length),
         };
-        let Connection { close, keep_alive, .. } = self.connection;
+        let ConnectionOptions { close, keep_alive, .. } = self.connection;
         let lasts = !matches!(framing, ResponseFraming::UntilClose | ResponseFraming::Switched);
         Ok(ResponseHead {
             status,
             version,
             reason,
             framing,
-            keep_alive: lasts && !close && (version == Version::Http11 || keep_alive),
+            keep_alive: lasts && !close && (version == Http1Version::Http11 || keep_alive),
             odd_length: self.length.filter(|_| self.odd_length),
             length: self.lines.at(),
         })
     }
 }
 
-/// Reads `HTTP/1.1 200 OK`, of which all behind the three digits may be missing; begins with `HTTP/1.`.
+/// Parses `HTTP/1.1 200 OK`, of which everything behind the three digits is optional; the line begins with
+/// `HTTP/1.`.
 fn status_line(window: &[u8], line: Range<usize>) -> Result<StatusLine, ResponseFault> {
     let text = &window[line.clone()];
     let (version, rest) = match text.split_at_checked(8) {
-        Some((b"HTTP/1.1", rest)) => (Version::Http11, rest),
-        Some((b"HTTP/1.0", rest)) => (Version::Http10, rest),
+        Some((b"HTTP/1.1", rest)) => (Http1Version::Http11, rest),
+        Some((b"HTTP/1.0", rest)) => (Http1Version::Http10, rest),
         Some(([.., minor], _)) if minor.is_ascii_digit() => return Err(ResponseFault::Version),
         _ => return Err(ResponseFault::StatusLine),
     };
@@ -296,7 +308,7 @@ fn status_line(window: &[u8], line: Range<usize>) -> Result<StatusLine, Response
     Ok(StatusLine { version, status, reason })
 }
 
-/// Reads digits with zeros before them.
+/// Parses digits, which may have leading zeros.
 fn digits(text: &[u8]) -> Result<u64, Http1Fault> {
     let length = text.iter().fold(0_u64, |length, &byte| {
         length.saturating_mul(10).saturating_add(u64::from(byte.saturating_sub(b'0')))
@@ -307,7 +319,7 @@ fn digits(text: &[u8]) -> Result<u64, Http1Fault> {
 impl fmt::Display for ResponseFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::StatusLine => f.write_str("it does not begin with the line of a status"),
+            Self::StatusLine => f.write_str("it does not begin with a status line"),
             Self::Version => f.write_str("the version is neither HTTP/1.0 nor HTTP/1.1"),
             Self::Head(fault) => fault.fmt(f),
         }

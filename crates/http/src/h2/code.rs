@@ -1,32 +1,32 @@
-//! The codes of errors (RFC 9113 §7).
+//! Error codes (RFC 9113 §7).
 
-/// Why a stream or a connection ends.
+/// Reason for which a stream or a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Code(pub u32);
 
 impl Code {
-    /// It ends in order.
+    /// Orderly end, without an error.
     pub const NO_ERROR: Self = Self(0);
-    /// A rule was broken for which there is no code.
+    /// Protocol violation without a code of its own.
     pub const PROTOCOL_ERROR: Self = Self(1);
-    /// The fault is ours.
+    /// Internal error of this side.
     pub const INTERNAL_ERROR: Self = Self(2);
-    /// More was sent than the window allows.
+    /// The peer exceeded a flow-control window.
     pub const FLOW_CONTROL_ERROR: Self = Self(3);
-    /// A frame for a stream that has ended.
+    /// Frame for a closed stream.
     pub const STREAM_CLOSED: Self = Self(5);
-    /// A frame of a length that it cannot have.
+    /// Frame with an invalid length.
     pub const FRAME_SIZE_ERROR: Self = Self(6);
-    /// Nothing was done for the request; it may be sent again.
+    /// The request was not processed and may be retried.
     pub const REFUSED_STREAM: Self = Self(7);
-    /// The stream is not wanted any more.
+    /// The stream is not needed any more.
     pub const CANCEL: Self = Self(8);
-    /// The compression of fields is out of step.
+    /// The HPACK state is out of sync.
     pub const COMPRESSION_ERROR: Self = Self(9);
-    /// The peer costs too much.
+    /// The peer causes excessive load.
     pub const ENHANCE_YOUR_CALM: Self = Self(11);
 
-    /// The name that the RFC has for it.
+    /// Name of the code in RFC 9113.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.0 {

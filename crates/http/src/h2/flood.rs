@@ -1,32 +1,35 @@
-//! Frames that cost a peer next to nothing and us more: counted, for clients and servers alike.
+//! Accounting of frames that cost their sender next to nothing and the receiver more, for clients and servers
+//! alike.
 //!
-//! Each such frame is paid for. Time pays for some. Data pays for what answers it, whichever way it goes: gRPC
-//! libraries send a PING and one or two WINDOW_UPDATE for each DATA frame, to measure the connection. A response
-//! pays for one RST_STREAM: a client may cancel what it has begun to read. So does a request, which a server may refuse. A
-//! peer that only sends such frames has what time brings, and no more.
+//! Each such frame must be paid for. Time pays for some. Data pays for the frames that it triggers, in either
+//! direction: gRPC libraries send a PING and one or two WINDOW_UPDATE for each DATA frame, to measure the
+//! connection. A response pays for one RST_STREAM, since a client may cancel what it has begun to read; so
+//! does a request, which a server may refuse. A peer that sends nothing else gets the allowance of time, and
+//! no more.
 
 use super::{FrameHeader, Kind, flag};
 
-/// How many frames time pays for in a burst.
+/// Frames that time pays for in a burst.
 const BURST: u64 = 1000;
-/// How many frames time pays for in a second.
+/// Frames that time pays for per second.
 const PER_SECOND: u64 = 200;
-/// So many bytes of data pay for one frame.
+/// Bytes of data that pay for one frame.
 const BYTES: u64 = 512;
-/// How many frames a DATA frame pays for besides: WINDOW_UPDATE for its stream and for its connection, and a PING.
+/// Frames that a DATA frame pays for besides its bytes: WINDOW_UPDATE for stream and connection, and a PING.
 const PER_DATA: u64 = 3;
-/// For how many frames data pays in advance: what answers a window of a few MiB, which may come all at once.
+/// Maximum frames that data pays for in advance: the replies to a window of a few MiB, which may arrive all
+/// at once.
 const MOST_EARNED: u64 = 8192;
-/// How many responses pay for a reset in advance.
+/// Maximum resets that responses pay for in advance.
 const MOST_ANSWERS: u32 = 1024;
-/// What a stream costs that has to be reset for a fault of the peer's (CVE-2025-8671).
+/// Cost of a stream reset because of a violation by the peer (CVE-2025-8671).
 const FAULT: u64 = 10;
-/// A CONTINUATION from this size on is what its fields need. Blocks of fields have a bound of their own.
+/// Minimum size of a CONTINUATION that is free: its fields need it. Header blocks have a bound of their own.
 const CONTINUATION: usize = 1024;
-/// The unit of what time brings is a thousandth of a frame, so that a millisecond brings a whole number of them.
+/// Unit of the allowance: a thousandth of a frame, so that a millisecond yields a whole number.
 const FRAME: u64 = 1000;
 
-/// What went over a connection and pays for control frames.
+/// Traffic of a connection that pays for control frames.
 #[derive(Debug, Default)]
 pub struct Traffic {
     frames: u64,
@@ -35,51 +38,51 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// A DATA frame with so many bytes of content, in either direction.
+    /// Adds a DATA frame with `bytes` bytes of content, in either direction.
     pub fn data(&mut self, bytes: usize) {
         self.frames += 1;
         self.bytes += bytes as u64;
     }
 
-    /// DATA that is as short as it is because its receiver gave no more window: it pays for its bytes only, or windows
-    /// of a byte would pay for themselves.
+    /// Adds a DATA frame that is short because the receiver's window was: it pays for its bytes only, or
+    /// windows of one byte would pay for themselves.
     pub fn dribble(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// The head of a response of ours, or of a request.
+    /// Adds the head of a response sent, or of a request.
     pub fn answer(&mut self) {
         self.answers = self.answers.saturating_add(1);
     }
 }
 
-/// Counts the frames of one peer.
+/// Account of a peer's control frames.
 #[derive(Debug)]
 pub struct Flood {
-    /// What is left of what time has brought, in thousandths of a frame.
+    /// Remaining allowance of time, in thousandths of a frame.
     left: u64,
-    /// When time last paid, in milliseconds.
+    /// Time of the last allowance, in milliseconds.
     grown: u64,
-    /// What data has paid in advance, in bytes.
+    /// Advance payment of data, in bytes.
     earned: u64,
     /// Responses, or requests, that have not paid for a reset yet.
     answers: u32,
 }
 
 impl Flood {
-    /// Nothing has come yet, at `now` in milliseconds.
+    /// Starts at `now`, in milliseconds, with the burst.
     pub fn new(now: u64) -> Self {
         Self { left: BURST * FRAME, grown: now, earned: 0, answers: 0 }
     }
 
-    /// Something went over the connection.
+    /// Adds the payment of `traffic`.
     pub fn earn(&mut self, traffic: &Traffic) {
         let more = traffic.frames * PER_DATA * BYTES + traffic.bytes;
         self.earned = self.earned.saturating_add(more).min(MOST_EARNED * BYTES);
         self.answers = self.answers.saturating_add(traffic.answers).min(MOST_ANSWERS);
     }
 
-    /// Time has passed.
+    /// Adds the allowance of the time passed.
     pub fn grow(&mut self, now: u64) {
         let passed = now.saturating_sub(self.grown);
         self.left = passed.saturating_mul(PER_SECOND * FRAME / 1000).saturating_add(self.left);
@@ -87,10 +90,10 @@ impl Flood {
         self.grown = self.grown.max(now);
     }
 
-    /// Takes the cost of a frame with so many bytes of content; `false` where it is too much.
+    /// Charges a frame with `content` bytes of content; returns false if the account is empty.
     pub fn frame(&mut self, head: &FrameHeader, content: usize) -> bool {
         let cost = match head.kind {
-            // Empty ones that end nothing.
+            // Empty frames without END_STREAM.
             Kind::Data if content == 0 && !head.has(flag::END_STREAM) => 1,
             Kind::Data | Kind::Headers => 0,
             Kind::Continuation if content >= CONTINUATION => 0,
@@ -109,17 +112,17 @@ impl Flood {
         self.take(cost)
     }
 
-    /// Takes the cost of a reset that came before the response had begun: responses to other requests do not pay for it.
+    /// Charges a reset before the response had begun, which responses to other requests do not pay for.
     pub fn early_reset(&mut self) -> bool {
         self.take(2)
     }
 
-    /// Takes the cost of streams that were reset for faults of the peer's.
+    /// Charges `n` streams reset because of violations by the peer.
     pub fn faults(&mut self, n: u32) -> bool {
         self.take(u64::from(n) * FAULT)
     }
 
-    /// Takes the cost of streams beyond what a peer could know to be allowed.
+    /// Charges `n` streams beyond a maximum that the peer could know.
     pub fn turned_away(&mut self, n: u32) -> bool {
         self.take(n.into())
     }
@@ -164,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn floods_end_and_honest_frames_do_not() {
+    fn floods_end_the_connection_and_ordinary_frames_do_not() {
         assert_eq!(flood(Kind::Ping, 0, 8), 1000);
         assert_eq!(flood(Kind::Settings, 0, 0), 250);
         assert_eq!(flood(Kind::Settings, flag::ACK, 0), 1000);
@@ -181,9 +184,9 @@ mod tests {
         assert_eq!((0..1000).take_while(|_| flood.faults(1)).count(), 100);
     }
 
-    /// Whatever steps time comes in, each second brings as much: 8 ms bring 1.6 frames, and not 1.
+    /// Any sequence of steps yields the same allowance per second: 8 ms yield 1.6 frames, not 1.
     #[test]
-    fn the_allowance_comes_back() {
+    fn the_allowance_is_renewed() {
         for step in [1, 2, 3, 4, 7, 8, 9, 10, 13, 999, 1000, 3500] {
             let mut flood = Flood::new(0);
             let ping = head(Kind::Ping, 0);
@@ -201,10 +204,10 @@ mod tests {
         assert_eq!((0..2000).take_while(|_| flood.frame(&head(Kind::Ping, 0), 8)).count(), 1000);
     }
 
-    /// A client that answers each DATA frame, however small, with two WINDOW_UPDATE and a PING goes on for ever; one
-    /// frame more for each is too much at some time.
+    /// A client that answers each DATA frame, however small, with two WINDOW_UPDATE and a PING may go on for
+    /// ever; one more frame for each exceeds the account in the end.
     #[test]
-    fn data_pays_for_what_answers_it() {
+    fn data_pays_for_its_replies() {
         for size in [1, 5, 100, 512, 16_384] {
             let rounds = |answers: usize| {
                 let mut flood = Flood::new(0);
@@ -220,9 +223,9 @@ mod tests {
         }
     }
 
-    /// Small frames add up to what their bytes pay for: 100 bytes are a fifth of a frame, and not nothing.
+    /// Small frames add up to what their bytes pay for: 100 bytes are a fifth of a frame, not nothing.
     #[test]
-    fn bytes_pay_without_a_rest() {
+    fn bytes_pay_without_rounding() {
         let mut flood = Flood::new(0);
         flood.left = 0;
         for _ in 0..512 {
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_paid_in_advance_is_bounded() {
+    fn advance_payment_is_bounded() {
         let mut flood = Flood::new(0);
         flood.left = 0;
         for _ in 0..100_000 {
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_pays_for_one_reset() {
+    fn a_response_pays_for_one_reset() {
         let mut flood = Flood::new(0);
         let reset = head(Kind::ResetStream, 0);
         for _ in 0..10_000 {

@@ -1,20 +1,20 @@
-//! The head of a frame (RFC 9113 §4.1), and what lies around the payload of some (§6.1, §6.2).
+//! Frame headers (RFC 9113 §4.1), padding and priority (§6.1, §6.2).
 
 use super::Code;
 
-/// What a client says first (RFC 9113 §3.4).
+/// Preface of a client (RFC 9113 §3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The length of a frame's head, in bytes.
+/// Length of a frame header, in bytes.
 pub const HEAD: usize = 9;
 
 /// Flags of frames (RFC 9113 §6).
 pub mod flag {
-    /// SETTINGS, PING: an answer.
+    /// SETTINGS, PING: an acknowledgement.
     pub const ACK: u8 = 1;
-    /// DATA, HEADERS: the last of its direction.
+    /// DATA, HEADERS: the last frame of its direction.
     pub const END_STREAM: u8 = 1;
-    /// HEADERS, CONTINUATION: the last of its block.
+    /// HEADERS, CONTINUATION: the last frame of its block.
     pub const END_HEADERS: u8 = 4;
     /// DATA, HEADERS: with padding.
     pub const PADDED: u8 = 8;
@@ -22,32 +22,32 @@ pub mod flag {
     pub const PRIORITY: u8 = 0x20;
 }
 
-/// What a frame is (RFC 9113 §6).
+/// Type of a frame (RFC 9113 §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Content.
+    /// DATA: content of a message.
     Data,
-    /// The begin of a message, or its trailers.
+    /// HEADERS: begin of a message, or its trailers.
     Headers,
-    /// A priority, which nobody heeds any more (§5.3.2).
+    /// PRIORITY, which is deprecated and ignored (§5.3.2).
     Priority,
-    /// The end of a stream at once.
+    /// RST_STREAM: aborts a stream.
     ResetStream,
-    /// What the peer can take.
+    /// SETTINGS: limits of the sender.
     Settings,
-    /// What servers say before they are asked.
+    /// PUSH_PROMISE: announces a pushed response.
     PushPromise,
-    /// A question whether the peer is there.
+    /// PING: liveness check, and round-trip measurement.
     Ping,
-    /// The end of the connection is near.
+    /// GOAWAY: shutdown of the connection.
     GoAway,
-    /// More may be sent.
+    /// WINDOW_UPDATE: opens a flow-control window.
     WindowUpdate,
-    /// More of a block of fields.
+    /// CONTINUATION: more of a header block.
     Continuation,
-    /// Which response goes first (RFC 9218 §7.1).
+    /// PRIORITY_UPDATE: order of responses (RFC 9218 §7.1).
     PriorityUpdate = 0x10,
-    /// Anything else, which is to be ignored (§4.1).
+    /// Any other type, which is ignored (§4.1).
     Unknown,
 }
 
@@ -65,6 +65,24 @@ impl Kind {
         Self::Continuation,
     ];
 
+    /// Name of the type in the RFCs.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Data => "DATA",
+            Self::Headers => "HEADERS",
+            Self::Priority => "PRIORITY",
+            Self::ResetStream => "RST_STREAM",
+            Self::Settings => "SETTINGS",
+            Self::PushPromise => "PUSH_PROMISE",
+            Self::Ping => "PING",
+            Self::GoAway => "GOAWAY",
+            Self::WindowUpdate => "WINDOW_UPDATE",
+            Self::Continuation => "CONTINUATION",
+            Self::PriorityUpdate => "PRIORITY_UPDATE",
+            Self::Unknown => "an unknown frame",
+        }
+    }
+
     fn of(byte: u8) -> Self {
         match Self::ALL.get(usize::from(byte)) {
             Some(kind) => *kind,
@@ -74,21 +92,21 @@ impl Kind {
     }
 }
 
-/// The head of a frame.
+/// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Bytes of payload, 24 bits.
+    /// Length of the payload in bytes, 24 bits.
     pub length: usize,
-    /// What it is.
+    /// Type of the frame.
     pub kind: Kind,
-    /// Its flags, of which each kind knows few.
+    /// Flags; their meaning depends on the type.
     pub flags: u8,
-    /// The stream that it belongs to; 0 is the connection.
+    /// Stream of the frame; 0 is the connection.
     pub stream: u32,
 }
 
 impl FrameHeader {
-    /// Reads a head. The reserved bit of the stream is left out.
+    /// Parses a header. The reserved bit of the stream is cleared.
     #[must_use]
     pub fn read(bytes: &[u8; HEAD]) -> Self {
         let [a, b, c, kind, flags, stream @ ..] = *bytes;
@@ -100,41 +118,41 @@ impl FrameHeader {
         }
     }
 
-    /// Whether a flag is set.
+    /// Returns true if a flag is set.
     #[must_use]
     pub const fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// The bytes of this head.
+    /// Encodes the header.
     ///
     /// # Panics
-    /// Never in release builds; in others if the kind is [`Kind::Unknown`] or the length has more than 24 bits.
+    /// In debug builds, if the type is [`Kind::Unknown`] or the length has more than 24 bits.
     #[must_use]
     pub fn bytes(&self) -> [u8; HEAD] {
         debug_assert!(self.length < 1 << 24 && self.kind != Kind::Unknown, "no head of ours: {self:?}");
-        // 24 bits, as every frame that is written has.
+        // Outgoing frames have at most 24 bits of length.
         let [_, a, b, c] = (self.length as u32).to_be_bytes();
         let [d, e, f, g] = self.stream.to_be_bytes();
         [a, b, c, self.kind as u8, self.flags, d, e, f, g]
     }
 }
 
-/// Where in a payload of DATA or HEADERS the data or the fragment lies: between padding and priority.
+/// Position of the data or fragment in a payload of DATA or HEADERS, between padding and priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framed {
-    /// Bytes before it.
+    /// Payload bytes before it.
     pub before: usize,
-    /// Bytes of it.
+    /// Length without padding, in bytes.
     pub length: usize,
 }
 
 impl Framed {
-    /// Reads it off the head and the first byte of the payload, which is needed only where the frame is padded.
+    /// Locates it by the header and the first byte of the payload, which is needed for padded frames only.
     ///
     /// # Errors
-    /// `FRAME_SIZE_ERROR` where the payload is too short for what its flags say, `PROTOCOL_ERROR` where it has
-    /// more padding than room (RFC 9113 §6.1, §6.2).
+    /// `FRAME_SIZE_ERROR` if the payload is too short for its flags, `PROTOCOL_ERROR` if the padding exceeds
+    /// the payload (RFC 9113 §6.1, §6.2).
     pub fn of(head: &FrameHeader, first: Option<u8>) -> Result<Self, Code> {
         let mut before = 0;
         let mut padding = 0;
@@ -156,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heads_are_read_as_they_are_written() {
+    fn headers_round_trip() {
         for (at, kind) in Kind::ALL.into_iter().enumerate() {
             let head = FrameHeader { length: 0x0001_0203, kind, flags: 0x25, stream: 0x7fff_fffe };
             let bytes = head.bytes();
@@ -168,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_and_priority_lie_around() {
+    fn padding_and_priority_are_skipped() {
         let of =
             |kind, flags, length, first| Framed::of(&FrameHeader { length, kind, flags, stream: 1 }, first);
         let framed = |before, length| Ok(Framed { before, length });
@@ -178,7 +196,7 @@ mod tests {
             (Kind::Data, flag::PADDED, 5, Some(4), framed(1, 0)),
             (Kind::Data, flag::PADDED, 5, Some(5), Err(Code::PROTOCOL_ERROR)),
             (Kind::Data, flag::PADDED, 0, None, Err(Code::FRAME_SIZE_ERROR)),
-            // DATA knows no priority.
+            // DATA has no priority.
             (Kind::Data, flag::PRIORITY, 5, Some(9), framed(0, 5)),
             (Kind::Headers, flag::PRIORITY, 5, Some(9), framed(5, 0)),
             (Kind::Headers, flag::PRIORITY, 4, Some(9), Err(Code::FRAME_SIZE_ERROR)),

@@ -1,4 +1,4 @@
-//! The frames that wait to be sent, one behind the other. Large data is not copied, but remembered with its place.
+//! Queue of frames to be sent. Large data is not copied, but referenced with its position.
 
 use std::io::IoSlice;
 
@@ -6,40 +6,40 @@ use bytes::Bytes;
 
 use super::{Code, FrameHeader, Kind, flag};
 
-/// Data up to this size is copied behind the frames: that costs less than one part more.
+/// Data up to this size is copied behind the frames, which costs less than another slice.
 const SMALL: usize = 2 * 1024;
-/// How much memory is kept for the next frames.
+/// Memory kept for later frames, in bytes.
 const KEPT: usize = 16 * 1024;
 
-/// Frames that wait to be sent. Whoever has the socket writes what [`Output::slices`] gives, and says by
-/// [`Output::advance`] how much of it has gone.
+/// Frames that wait to be sent. The owner of the socket writes the bytes of [`Output::slices`], and reports
+/// the number written by [`Output::advance`].
 #[derive(Debug, Default)]
 pub struct Output {
     text: Vec<u8>,
-    /// Data, and before which byte of the text it stands.
+    /// Referenced data, and its position in the text.
     pieces: Vec<(usize, Bytes)>,
-    /// Bytes in the pieces.
+    /// Bytes of referenced data.
     data: usize,
-    /// How much of all that has gone.
+    /// Bytes at the front that were sent and not removed yet.
     gone: usize,
-    /// How much has gone since the begin of the connection.
+    /// Bytes sent since the begin of the connection.
     sent: u64,
 }
 
 impl Output {
-    /// How many bytes wait.
+    /// Number of waiting bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.text.len() + self.data - self.gone
     }
 
-    /// Whether nothing waits.
+    /// Returns true without waiting bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Puts the next bytes into `parts`, as many as there is room for; how many parts it took.
+    /// Fills `parts` with the next bytes; returns the number of parts used.
     pub fn slices<'o>(&'o self, parts: &mut [IoSlice<'o>]) -> usize {
         if self.pieces.is_empty() {
             let rest = &self.text[self.gone..];
@@ -66,10 +66,10 @@ impl Output {
         count
     }
 
-    /// The next `n` bytes have gone.
+    /// Removes the next `n` bytes, which were sent.
     ///
     /// # Panics
-    /// Never in release builds; in others if fewer bytes wait.
+    /// In debug builds, if fewer bytes wait.
     pub fn advance(&mut self, n: usize) {
         debug_assert!(n <= self.len(), "{n} bytes have gone, and {} were there", self.len());
         self.gone += n;
@@ -81,53 +81,53 @@ impl Output {
         }
     }
 
-    /// How many bytes have gone since the begin of the connection.
+    /// Number of bytes sent since the begin of the connection.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Where the next frame begins, counted from the begin of the connection.
+    /// Offset of the next frame, counted from the begin of the connection.
     pub(super) fn end(&self) -> u64 {
         self.sent + self.len() as u64
     }
 
-    /// Gives memory back.
+    /// Releases memory, except what later frames will need.
     pub fn rest(&mut self) {
         if self.is_empty() {
             *self = Self { sent: self.sent, ..Self::default() };
         }
     }
 
-    /// Puts bytes behind the others that are no frame: the preface of a client.
+    /// Appends bytes that are not a frame: the preface of a client.
     pub(super) fn raw(&mut self, bytes: &[u8]) {
         self.text.extend_from_slice(bytes);
     }
 
-    /// Puts a frame behind the others.
+    /// Appends a frame with its header.
     pub(super) fn frame(&mut self, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
         let head = FrameHeader { length: payload.len(), kind, flags, stream };
         self.text.extend_from_slice(&head.bytes());
         self.text.extend_from_slice(payload);
     }
 
-    /// RST_STREAM (RFC 9113 §6.4).
+    /// Appends RST_STREAM (RFC 9113 §6.4).
     pub(super) fn reset(&mut self, stream: u32, code: Code) {
         self.frame(Kind::ResetStream, 0, stream, &code.0.to_be_bytes());
     }
 
-    /// WINDOW_UPDATE (RFC 9113 §6.9).
+    /// Appends WINDOW_UPDATE (RFC 9113 §6.9).
     pub(super) fn window(&mut self, stream: u32, more: u32) {
         self.frame(Kind::WindowUpdate, 0, stream, &more.to_be_bytes());
     }
 
-    /// GOAWAY (RFC 9113 §6.8).
+    /// Appends GOAWAY for the connection (RFC 9113 §6.8).
     pub(super) fn goaway(&mut self, last: u32, code: Code) {
         let payload = (u64::from(last) << 32 | u64::from(code.0)).to_be_bytes();
         self.frame(Kind::GoAway, 0, 0, &payload);
     }
 
-    /// DATA (RFC 9113 §6.1).
+    /// Appends DATA without padding (RFC 9113 §6.1).
     pub(super) fn data(&mut self, stream: u32, data: Bytes, end: bool) {
         let flags = if end { flag::END_STREAM } else { 0 };
         let head = FrameHeader { length: data.len(), kind: Kind::Data, flags, stream };
@@ -140,8 +140,8 @@ impl Output {
         }
     }
 
-    /// A block of fields that `write` appends: HEADERS, and CONTINUATION where it is larger than `most`
-    /// (RFC 9113 §4.3).
+    /// Appends a header block written by `write`: HEADERS, and CONTINUATION beyond `most` bytes (RFC 9113
+    /// §4.3).
     pub(super) fn fields(&mut self, stream: u32, end: bool, most: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let place = self.text.len();
         let end = if end { flag::END_STREAM } else { 0 };
@@ -164,7 +164,7 @@ impl Output {
         }
     }
 
-    /// Forgets what has gone.
+    /// Removes bytes that were sent.
     fn compact(&mut self) {
         let (mut gone, mut text, mut pieces) = (self.gone, 0, 0);
         for (at, piece) in &self.pieces {
@@ -178,7 +178,7 @@ impl Output {
             }
             (gone, pieces) = (gone - piece.len(), pieces + 1);
         }
-        // What is left stands within text, or within the first piece that is left, before which there is none.
+        // The rest begins within text, or within the first remaining piece, before which there is no text.
         if self.pieces.get(pieces).is_none_or(|(at, _)| *at > text) {
             (gone, text) = (0, text + gone);
         }
@@ -197,7 +197,7 @@ impl Output {
         }
     }
 
-    /// All that is here and has been, in its order.
+    /// All bytes, sent ones included, in order.
     fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let mut from = 0;
         let between = self.pieces.iter().flat_map(move |(at, piece)| {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn data_stands_in_its_place_whether_copied_or_not() {
+    fn data_keeps_its_position_whether_copied_or_not() {
         for size in [10, SMALL, SMALL + 1, 16_384] {
             let (mut out, mut wanted) = (Output::default(), Vec::new());
             for stream in [1_u8, 3, 5] {
@@ -239,9 +239,9 @@ mod tests {
         }
     }
 
-    /// Whatever each write takes, the bytes leave in their order, and nothing of them is kept.
+    /// Writes of any size send the bytes in order, and leave none behind.
     #[test]
-    fn writes_of_any_size_take_the_bytes_in_order() {
+    fn writes_of_any_size_send_the_bytes_in_order() {
         for step in [1, 7, 100, SMALL, 5000, usize::MAX] {
             let mut out = Output::default();
             for stream in [1_u8, 3, 5] {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_gone_is_forgotten_wherever_that_ends() {
+    fn sent_bytes_are_removed_at_any_position() {
         let fresh = || {
             let mut out = Output::default();
             out.reset(1, Code::CANCEL);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_larger_than_a_frame_go_on() {
+    fn blocks_larger_than_a_frame_continue() {
         let text: Vec<u8> = (0..25).collect();
         let frames = |most| {
             let mut out = Output::default();

@@ -1,59 +1,59 @@
-//! Which responses go first (RFC 9218).
+//! Priorities of responses (RFC 9218).
 //!
-//! A client says it with the field `priority` of a request, and says it anew with PRIORITY_UPDATE. A server's response may
-//! say otherwise of itself.
+//! A client sends the field `priority` with a request, and PRIORITY_UPDATE to change it. The response of a
+//! server may override it.
 
 use std::collections::VecDeque;
 
 use super::{Code, Violation};
 
-/// The urgency of who says none.
+/// Urgency without a parameter (RFC 9218 §4.1).
 const USUAL: u8 = 3;
-/// How many streams that were not opened yet may have a priority. The oldest is forgotten.
+/// Maximum number of unopened streams with a priority. The oldest is dropped.
 const AHEAD: usize = 32;
-/// How long a stream waits for more urgent ones before it goes first once, in milliseconds: a long download that is more
-/// urgent must not starve it.
+/// Time after which a stream that waits for more urgent ones gets one turn, in milliseconds: a long, more
+/// urgent download must not starve it.
 const STARVED: u64 = 1000;
 
-/// The priority of a response.
+/// Priority of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
-    /// From 0, the most urgent, to 7.
+    /// Urgency from 0, the most urgent, to 7.
     pub urgency: u8,
-    /// Whether it is of use in parts: then it takes turns with others that are. Otherwise it goes after those that were
-    /// asked for before.
+    /// Set if partial content is useful: the response then takes turns with others like it. Otherwise
+    /// responses follow the order of their requests.
     pub incremental: bool,
 }
 
 impl Default for Priority {
-    /// That of who says nothing: takes turns, unlike one that says something without `i`. Nobody is to wait for a
-    /// download to end who knows nothing of priorities.
+    /// Default without a `priority` field: incremental, unlike that of a field without `i`. Clients that do
+    /// not know priorities must not wait for a download to end.
     fn default() -> Self {
         Self { urgency: USUAL, incremental: true }
     }
 }
 
 impl Priority {
-    /// What a field says (RFC 9218 §4). What it does not say is as §4.1 and §4.2 have it; one that is malformed says
-    /// nothing.
+    /// Parses a field (RFC 9218 §4). Missing parameters have the defaults of §4.1 and §4.2; a malformed field
+    /// is ignored.
     #[must_use]
     pub fn of_request(value: &[u8]) -> Self {
-        let Some(said) = Said::parse(value) else { return Self::default() };
+        let Some(said) = Parameters::parse(value) else { return Self::default() };
         Self { urgency: said.urgency.unwrap_or(USUAL), incremental: said.incremental.unwrap_or(false) }
     }
 
-    /// The same where a server says something of its response: only that counts instead (RFC 9218 §8).
+    /// Merges the field of a server's response, which has precedence (RFC 9218 §8).
     #[must_use]
     pub fn of_response(self, value: &[u8]) -> Self {
-        let Some(said) = Said::parse(value) else { return self };
+        let Some(said) = Parameters::parse(value) else { return self };
         Self {
             urgency: said.urgency.unwrap_or(self.urgency),
             incremental: said.incremental.unwrap_or(self.incremental),
         }
     }
 
-    /// The place of a stream among those that wait to send: the least goes first. `had_turn`: it has sent since it waited
-    /// before; `waits`: for so many milliseconds.
+    /// Rank of a stream among those that wait to send: the least goes first. `had_turn` is set if it has sent
+    /// since it waited before; `waits` is the time waited in milliseconds.
     #[must_use]
     pub fn rank(self, id: u32, had_turn: bool, waits: u64) -> Rank {
         if waits >= STARVED {
@@ -64,7 +64,7 @@ impl Priority {
     }
 }
 
-/// The place of a stream among others; see [`Priority::rank`].
+/// Position of a stream among others; see [`Priority::rank`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     urgency: u8,
@@ -72,16 +72,16 @@ pub struct Rank {
     place: u32,
 }
 
-/// What a field says.
+/// Parameters of a field.
 #[derive(Clone, Copy, Debug, Default)]
-struct Said {
+struct Parameters {
     urgency: Option<u8>,
     incremental: Option<bool>,
 }
 
-impl Said {
-    /// Reads a dictionary of structured fields (RFC 9651 §3.2), as far as it concerns the two parameters. Of one that is
-    /// said twice the last counts; a value of another type or range says nothing.
+impl Parameters {
+    /// Parses the two parameters of a dictionary (RFC 9651 §3.2). The last one of a repeated parameter
+    /// counts; a value of another type or range is ignored.
     fn parse(value: &[u8]) -> Option<Self> {
         let mut said = Self::default();
         for member in members(value) {
@@ -102,7 +102,7 @@ impl Said {
     }
 }
 
-/// The members of a dictionary; `None` where a string does not end.
+/// Members of a dictionary; `None` for an unterminated string.
 fn members(value: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = Some(value.trim_ascii()).filter(|value| !value.is_empty());
     std::iter::from_fn(move || {
@@ -124,26 +124,26 @@ fn members(value: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     })
 }
 
-/// PRIORITY_UPDATE: which stream it is about, and its priority (RFC 9218 §7.1).
+/// Parses PRIORITY_UPDATE into stream and priority (RFC 9218 §7.1).
 ///
 /// # Errors
-/// It is too short, or about no stream.
+/// The payload is too short, or names stream 0.
 pub fn priority_update(payload: &[u8]) -> Result<(u32, Priority), Violation> {
     let Some((id, value)) = payload.split_first_chunk::<4>() else {
-        return Err(Violation::new(Code::FRAME_SIZE_ERROR, "a frame of a length that it cannot have"));
+        return Err(Violation::new(Code::FRAME_SIZE_ERROR, "a frame with an invalid length"));
     };
     match u32::from_be_bytes(*id) & 0x7fff_ffff {
-        0 => Err(Violation::new(Code::PROTOCOL_ERROR, "PRIORITY_UPDATE for no stream")),
+        0 => Err(Violation::new(Code::PROTOCOL_ERROR, "PRIORITY_UPDATE for stream 0")),
         id => Ok((id, Priority::of_request(value))),
     }
 }
 
-/// Priorities of streams that were not opened yet.
+/// Priorities of streams that are not opened yet.
 #[derive(Debug, Default)]
 pub struct Updates(VecDeque<(u32, Priority)>);
 
 impl Updates {
-    /// Keeps one, in the place of what was said before of the same stream.
+    /// Stores a priority, replacing an earlier one of the same stream.
     pub fn put(&mut self, id: u32, priority: Priority) {
         self.0.retain(|(known, _)| *known != id);
         if self.0.len() >= AHEAD {
@@ -152,8 +152,8 @@ impl Updates {
         self.0.push_back((id, priority));
     }
 
-    /// What was said of a stream that is opened now. Streams are opened in their order, so that nothing is kept for those
-    /// before it.
+    /// Takes the priority of a stream that is opened now. Streams are opened in order, so entries of lower
+    /// ones are dropped.
     #[inline]
     pub fn take(&mut self, id: u32) -> Option<Priority> {
         if self.0.is_empty() {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_say_urgency_and_whether_parts_are_of_use() {
+    fn fields_have_urgency_and_incremental() {
         for (value, wanted) in [
             ("", of(3, false)),
             ("u=0", of(0, false)),
@@ -189,7 +189,7 @@ mod tests {
             ("u=1, u=6", of(6, false)),
             ("x=\"a, u=1\", u=2", of(2, false)),
             ("x=\"\\\", u=1\", u=4", of(4, false)),
-            // Out of range, or of another type: as if not said.
+            // Out of range, or of another type: ignored.
             ("u=8", of(3, false)),
             ("u=-1", of(3, false)),
             ("u=1.5, i=1", of(3, false)),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_says_what_is_otherwise() {
+    fn a_response_overrides_parameters() {
         let asked = of(5, true);
         assert_eq!(asked.of_response(b"u=1"), of(1, true));
         assert_eq!(asked.of_response(b"i=?0"), of(5, false));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_urgent_go_first_and_nobody_starves() {
+    fn urgent_streams_go_first_and_none_starves() {
         let mut all = [
             ("waits for long", of(7, false).rank(99, true, STARVED)),
             ("urgent", of(0, false).rank(77, true, 0)),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_ahead_is_bounded() {
+    fn updates_ahead_are_bounded() {
         let mut updates = Updates::default();
         for id in (1..=2 * AHEAD as u32).map(|n| 2 * n + 1) {
             updates.put(id, of(1, false));

@@ -1,29 +1,29 @@
-//! Bytes as frames. Frames are read where they lie; a frame that has not come whole is kept until it has, but for
-//! DATA, which is passed on as it comes.
+//! Splits received bytes into frames, in place. An incomplete frame is buffered, except DATA, which is passed
+//! on as it arrives.
 
 use std::ops::Range;
 
 use super::{Code, FrameHeader, Framed, HEAD, Kind, PREFACE, Violation, flag};
 
-/// The largest payload of a frame that we take, which is the least that everybody must (RFC 9113 §4.2).
+/// Largest frame payload accepted, the minimum that every endpoint must accept (RFC 9113 §4.2).
 pub(super) const MOST: usize = 1 << 14;
-/// Memory for frames that is kept while nothing is in it.
+/// Memory that an idle reader keeps, in bytes.
 const KEPT: usize = 1024;
 
-/// What the next bytes are.
+/// Result of reading the next bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The begin of something, and nothing yet.
+    /// No whole element; all bytes were used.
     More,
-    /// A frame whose payload lies here.
+    /// A frame with its payload at this range of the input.
     Here(FrameHeader, Range<usize>),
-    /// A frame whose payload is in [`Reader::kept`].
+    /// A frame with its payload in [`Reader::kept`].
     Kept(FrameHeader),
     /// A piece of the data of a DATA frame.
     Data(DataPiece),
 }
 
-/// A piece of the data of a DATA frame; whether it is the first, and the last.
+/// A piece of the data of a DATA frame, with marks for the first and last one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DataPiece {
     pub(super) head: FrameHeader,
@@ -33,20 +33,20 @@ pub(super) struct DataPiece {
     pub(super) last: bool,
 }
 
-/// What is read of a frame.
+/// Progress within the input.
 #[derive(Debug)]
 enum State {
-    /// So many bytes of the preface have come.
+    /// Number of preface bytes received.
     Preface(usize),
-    /// So many bytes of the next head have come.
+    /// Number of bytes received of the next header.
     Head(usize),
-    /// A payload that is not DATA's.
+    /// Payload of a frame other than DATA.
     Payload(FrameHeader),
-    /// DATA of which so much has come.
+    /// DATA, with the number of payload bytes received.
     Data(FrameHeader, Option<Framed>, usize),
 }
 
-/// Reads frames.
+/// Splits bytes into frames.
 #[derive(Debug)]
 pub(super) struct Reader {
     state: State,
@@ -55,42 +55,42 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads what a server sends.
+    /// Reads frames of a server.
     pub(super) fn of_server() -> Self {
         Self { state: State::Head(0), head: [0; HEAD], kept: Vec::new() }
     }
 
-    /// Reads what a client sends, which begins with its preface.
+    /// Reads frames of a client, behind its preface.
     pub(super) fn of_client() -> Self {
         Self { state: State::Preface(0), ..Self::of_server() }
     }
 
-    /// Gives memory back while nothing is read.
+    /// Releases memory between frames.
     pub(super) fn rest(&mut self) {
         if !matches!(self.state, State::Payload(_)) {
             self.kept = Vec::new();
         }
     }
 
-    /// Whether the rest of a frame is to come, other than data.
+    /// Returns true within a frame other than DATA.
     pub(super) fn is_amid(&self) -> bool {
         !matches!(self.state, State::Head(0) | State::Data(..))
     }
 
-    /// Reads the front of `bytes`, which is not empty: how much of it is used up, and what it is.
+    /// Reads the front of `bytes`, which is not empty: returns the number of bytes used, and the result.
     pub(super) fn step(&mut self, bytes: &[u8]) -> Result<(usize, Step), Violation> {
         match self.state {
             State::Preface(have) => {
                 let n = bytes.len().min(PREFACE.len() - have);
                 if bytes[..n] != PREFACE[have..have + n] {
-                    return Err(Violation::protocol("the preface is none of HTTP/2"));
+                    return Err(Violation::protocol("the preface is not that of HTTP/2"));
                 }
                 let have = have + n;
                 self.state = if have == PREFACE.len() { State::Head(0) } else { State::Preface(have) };
                 Ok((n, Step::More))
             }
             State::Head(have) => {
-                // Most heads lie here whole.
+                // Most headers are contiguous.
                 let n = bytes.len().min(HEAD - have);
                 self.head[have..have + n].copy_from_slice(&bytes[..n]);
                 if have + n < HEAD {
@@ -112,15 +112,15 @@ impl Reader {
         }
     }
 
-    /// A head has come, with the first `n` of `bytes`.
+    /// Handles a complete header that ends with the first `n` of `bytes`.
     fn begin(&mut self, n: usize, bytes: &[u8]) -> Result<(usize, Step), Violation> {
         let head = FrameHeader::read(&self.head);
         if head.length > MOST {
-            return Err(Violation::new(Code::FRAME_SIZE_ERROR, "a frame is larger than was agreed on"));
+            return Err(Violation::new(Code::FRAME_SIZE_ERROR, "a frame above SETTINGS_MAX_FRAME_SIZE"));
         }
         if head.kind == Kind::Data && (head.length > 0 || head.has(flag::PADDED)) {
             if head.length == 0 {
-                return Err(Violation::new(Code::FRAME_SIZE_ERROR, "DATA without room for its padding"));
+                return Err(Violation::new(Code::FRAME_SIZE_ERROR, "DATA without space for its padding"));
             }
             self.state = State::Data(head, None, 0);
             return Ok((n, Step::More));
@@ -174,7 +174,7 @@ mod tests {
         [&head.bytes()[..], payload].concat()
     }
 
-    /// All frames, each with its whole payload, or its data, however they came.
+    /// Reads all frames, with their whole payload or data, in steps of `step` bytes.
     fn frames(mut reader: Reader, bytes: &[u8], step: usize) -> Result<Vec<(Kind, Vec<u8>)>, Violation> {
         let (mut all, mut data) = (Vec::new(), Vec::new());
         for mut part in bytes.chunks(step) {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_the_same_however_they_come() {
+    fn frames_are_the_same_at_every_split() {
         let ping = b"12345678";
         let bytes = [
             frame(Kind::Settings, 0, &[]),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused() {
+    fn invalid_frames_are_rejected() {
         for (bytes, code) in [
             (vec![0, 0x40, 1, 4, 0, 0, 0, 0, 0], Code::FRAME_SIZE_ERROR),
             (frame(Kind::Data, flag::PADDED, &[]), Code::FRAME_SIZE_ERROR),

@@ -1,31 +1,31 @@
-//! What the sides of a connection tell each other of what they can take (RFC 9113 §6.5).
+//! SETTINGS: limits that the sides of a connection announce (RFC 9113 §6.5).
 
 use super::Code;
 
-/// One setting. Those that say nothing to a server are left out.
+/// A setting. Those without meaning for a server are omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// Bytes of the table for fields that the peer decodes with (RFC 7541 §6.5.2).
+    /// Size of the peer's HPACK decoder table, in bytes (RFC 7541 §6.5.2).
     HeaderTableSize(u32),
-    /// Streams at a time that the peer may open.
+    /// Maximum number of concurrent streams.
     MaxConcurrentStreams(u32),
-    /// Bytes of a stream's window at its begin, at most 2³¹−1.
+    /// Initial window of streams in bytes, at most 2³¹−1.
     InitialWindowSize(u32),
-    /// Bytes of the largest payload of a frame, 2¹⁴ to 2²⁴−1.
+    /// Maximum frame payload in bytes, 2¹⁴ to 2²⁴−1.
     MaxFrameSize(u32),
-    /// Bytes of the fields of a message, each counted with 32 more.
+    /// Maximum size of a field section in bytes, each field counted with 32 more.
     MaxHeaderListSize(u32),
-    /// Extended CONNECT is understood (RFC 8441 §3).
+    /// Extended CONNECT is supported (RFC 8441 §3).
     EnableConnectProtocol,
     /// The priorities of RFC 7540 are not used (RFC 9218 §2.1).
     NoRfc7540Priorities,
 }
 
-/// Reads the payload of SETTINGS; what is not known, or nothing to a server, is left out.
+/// Parses the payload of SETTINGS; unknown settings, and those without meaning for a server, are skipped.
 ///
 /// # Errors
-/// `FRAME_SIZE_ERROR` where it is no whole number of settings, `PROTOCOL_ERROR` and `FLOW_CONTROL_ERROR` where a
-/// value cannot be (RFC 9113 §6.5.2).
+/// `FRAME_SIZE_ERROR` for an incomplete setting, `PROTOCOL_ERROR` and `FLOW_CONTROL_ERROR` for an invalid
+/// value (RFC 9113 §6.5.2).
 pub fn settings(payload: &[u8]) -> Result<impl Iterator<Item = Setting>, Code> {
     let (pairs, []) = payload.as_chunks::<6>() else { return Err(Code::FRAME_SIZE_ERROR) };
     pairs.iter().try_for_each(|pair| setting(pair).map(drop))?;
@@ -51,7 +51,7 @@ fn setting(&[a, b, c, d, e, f]: &[u8; 6]) -> Result<Option<Setting>, Code> {
     }))
 }
 
-/// Appends the payload that says `settings`.
+/// Appends a payload with `settings`.
 pub fn write_settings(settings: &[Setting], out: &mut Vec<u8>) {
     for setting in settings {
         let (name, value) = match *setting {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_read_as_they_are_written() {
+    fn settings_round_trip() {
         let all = [
             Setting::HeaderTableSize(0),
             Setting::MaxConcurrentStreams(7),
@@ -113,7 +113,7 @@ mod tests {
         ] {
             assert_eq!(read(&[(name, value)]), wanted, "{name} {value}");
         }
-        // One that cannot be spoils them all.
+        // A single invalid value invalidates the frame.
         assert_eq!(read(&[(4, 10), (5, 0)]), Err(Code::PROTOCOL_ERROR));
     }
 }

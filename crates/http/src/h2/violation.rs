@@ -1,21 +1,21 @@
-//! A rule of HTTP/2 that the peer broke.
+//! Protocol violations of the peer.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::Code;
 
-/// What the peer did, and the code that it is told. It ends a stream or the whole connection (RFC 9113 §5.4).
+/// A violation, which ends a stream or the whole connection (RFC 9113 §5.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The code for RST_STREAM or GOAWAY.
+    /// Code for RST_STREAM or GOAWAY.
     pub code: Code,
-    /// What it did, in words for the log.
+    /// Description for the log.
     pub what: Cow<'static, str>,
 }
 
 impl Violation {
-    /// A violation that is described by `what`.
+    /// Creates a violation described by `what`.
     #[must_use]
     pub const fn new(code: Code, what: &'static str) -> Self {
         Self { code, what: Cow::Borrowed(what) }
@@ -25,7 +25,7 @@ impl Violation {
         Self::new(Code::PROTOCOL_ERROR, what)
     }
 
-    /// For a reason that says itself what it is.
+    /// Creates a violation described by an error.
     #[must_use]
     pub fn because(code: Code, what: &impl fmt::Display) -> Self {
         Self { code, what: Cow::Owned(what.to_string()) }

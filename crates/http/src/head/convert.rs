@@ -1,4 +1,4 @@
-//! From the types of the `http` crate, in which requests of our own come.
+//! Conversions from the types of the `http` crate, used for our own requests.
 
 use http::header::{HOST, HeaderMap};
 use http::uri::PathAndQuery;
@@ -6,7 +6,7 @@ use http::uri::PathAndQuery;
 use super::{Fields, Known, Request};
 
 impl Fields {
-    /// Takes in the fields of a map.
+    /// Appends the fields of a map.
     pub fn load_map(&mut self, map: &HeaderMap) {
         for (name, value) in map {
             self.append(name.as_str().as_bytes(), value.as_bytes());
@@ -21,7 +21,7 @@ impl<B> From<&http::Request<B>> for Request {
         let target = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
         head.set_method(request.method().clone());
         head.set_target(target.as_bytes());
-        // What the target says is what a server of HTTP/1.1 is told (RFC 9112 §3.2.2).
+        // The authority of the target is sent as Host (RFC 9112 §3.2.2).
         let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
         if let Some(authority) = authority.filter(|_| !request.headers().contains_key(HOST)) {
             head.fields.append_known(Known::Host, authority);

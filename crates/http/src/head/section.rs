@@ -2,57 +2,59 @@
 
 use http::{Method, StatusCode, Version};
 
-use super::{FieldLine, Fields, Kind, Known, Request, Response, Span};
-use crate::h1::Http1Fault;
-use crate::hpack::Field;
+use super::{Fields, HeadRange, Request, Response};
+use crate::fault::Http1Fault;
+use crate::field::{FieldClass, FieldLine, Known};
+use crate::hpack::DecodedField;
 use crate::target::{self, QueryForm, Scheme};
 
-/// A field section as it is decoded.
+/// A field section during decoding.
 ///
-/// [`FieldSection::take`] takes in what a [`Decoder`](crate::hpack::Decoder) gives, field by field; then
-/// [`FieldSection::request`], [`FieldSection::response`] or [`FieldSection::trailers`] says what it is, or that it is
-/// malformed.
+/// [`FieldSection::take`] adds the fields of a [`HpackDecoder`](crate::hpack::HpackDecoder) one by one; then
+/// [`FieldSection::request`], [`FieldSection::response`] or [`FieldSection::trailers`] converts it, unless it
+/// is malformed.
 #[derive(Debug)]
 pub struct FieldSection {
     fields: Fields,
     method: Option<Method>,
     scheme: Option<Result<Scheme, Http1Fault>>,
-    /// Whether the first field is `Host` as `:authority` said it.
+    /// Set if the first field is the `Host` made from `:authority`.
     authority: bool,
-    path: Option<Result<Span, Http1Fault>>,
-    protocol: Option<Span>,
+    path: Option<Result<HeadRange, Http1Fault>>,
+    protocol: Option<HeadRange>,
     status: Option<u16>,
-    /// Bytes of all fields so far, and how many they may be (RFC 9113 §6.5.2).
+    /// Size of all fields so far, and its maximum, in bytes (RFC 9113 §6.5.2).
     size: usize,
     most: usize,
-    /// Whether a pseudo-header field came, and whether another one did.
+    /// Set once a pseudo-header field was added, and once a regular one was.
     pseudo: bool,
     plain: bool,
     malformed: bool,
 }
 
-/// What a request of HTTP/2 says besides its head.
+/// Control data of an HTTP/2 request beyond its head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlData {
-    /// The scheme.
+    /// Scheme of the request.
     pub scheme: Option<Scheme>,
-    /// The protocol that an extended CONNECT asks for (RFC 8441 §4).
+    /// Protocol requested by an extended CONNECT (RFC 8441 §4).
     pub protocol: Option<Box<[u8]>>,
-    /// Why it cannot be served, though it is well-formed.
+    /// Reason for which the well-formed request cannot be served.
     pub unserved: Option<Unserved>,
 }
 
-/// Why a well-formed request cannot be served.
+/// Reason for which a well-formed request cannot be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unserved {
-    /// Its field section is larger than the bound; only a part of it is in the head.
+    /// The field section exceeds the bound; the head holds only a part of it.
     TooLarge,
-    /// Its target or scheme is one that the guard of HTTP/1 would refuse as well. The head asks for `/`.
+    /// The HTTP/1 guard would reject its target or scheme, too. The head has the target `/`.
     Target(Http1Fault),
 }
 
 impl FieldSection {
-    /// An empty one of at most `most` bytes, as sizes of lists count (RFC 9113 §6.5.2). It uses the memory of `fields`.
+    /// An empty section of at most `most` bytes, counted as in SETTINGS_MAX_HEADER_LIST_SIZE (RFC 9113
+    /// §6.5.2). It reuses the memory of `fields`.
     #[must_use]
     pub fn new(mut fields: Fields, most: usize) -> Self {
         fields.clear();
@@ -72,21 +74,21 @@ impl FieldSection {
         }
     }
 
-    /// Bytes of all fields that came, those beyond the bound with them.
+    /// Size of all fields added, including those beyond the bound.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Takes a field. Those beyond the bound are dropped.
+    /// Adds a field. Fields beyond the bound are counted and dropped.
     #[inline]
-    pub fn take(&mut self, field: Field<'_>) {
+    pub fn take(&mut self, field: DecodedField<'_>) {
         self.size += field.size();
         if self.size > self.most {
             return;
         }
         match field.kind() {
-            Kind::Plain(known) => {
+            FieldClass::Plain(known) => {
                 self.plain = true;
                 self.fields.append_line(&field, known);
             }
@@ -94,42 +96,42 @@ impl FieldSection {
         }
     }
 
-    /// Takes a pseudo-header field: each comes once, and before all others (RFC 9113 §8.3).
-    fn pseudo(&mut self, kind: Kind, value: &[u8]) {
+    /// Adds a pseudo-header field: each occurs once, and before all regular fields (RFC 9113 §8.3).
+    fn pseudo(&mut self, kind: FieldClass, value: &[u8]) {
         fn once<T>(place: &mut Option<T>, value: T) -> bool {
             place.replace(value).is_none()
         }
         let fresh = match kind {
-            Kind::Method => match Method::from_bytes(value) {
+            FieldClass::Method => match Method::from_bytes(value) {
                 Ok(method) => once(&mut self.method, method),
-                // It was one when it came.
+                // The method was validated when it arrived.
                 Err(_) => false,
             },
-            Kind::Scheme(scheme) => once(&mut self.scheme, scheme),
-            Kind::Authority => {
+            FieldClass::Scheme(scheme) => once(&mut self.scheme, scheme),
+            FieldClass::Authority => {
                 self.fields.append_known(Known::Host, value);
                 !std::mem::replace(&mut self.authority, true)
             }
-            Kind::Path(path) => {
+            FieldClass::Path(path) => {
                 let place = path.map(|form| match form {
                     QueryForm::Encoded => self.fields.push(value),
                     QueryForm::Raw => self.fields.push(&target::encode(value)),
                 });
                 once(&mut self.path, place)
             }
-            Kind::Protocol => {
+            FieldClass::Protocol => {
                 let place = self.fields.push(value);
                 once(&mut self.protocol, place)
             }
-            Kind::Status(status) => once(&mut self.status, status),
-            Kind::Plain(_) | Kind::Malformed => false,
+            FieldClass::Status(status) => once(&mut self.status, status),
+            FieldClass::Plain(_) | FieldClass::Malformed => false,
         };
         self.pseudo = true;
         self.malformed |= !fresh || self.plain;
     }
 
-    /// Makes it the head of a request, if it is well-formed (RFC 9113 §8.3.1, RFC 8441 §4). `head` gets the memory back
-    /// in any case.
+    /// Converts it to the head of a request, if it is well-formed (RFC 9113 §8.3.1, RFC 8441 §4). `head` gets
+    /// the memory back in any case.
     #[must_use]
     pub fn request(mut self, head: &mut Request) -> Option<ControlData> {
         let mut unserved = None;
@@ -145,13 +147,13 @@ impl FieldSection {
         head.set_authority_from_host(authority);
         match path {
             Some(Ok(place)) => head.set_target_at(place),
-            // It is answered without being passed on, or has no path.
+            // Not forwarded, or without a path.
             _ => head.set_target(b"/"),
         }
         control
     }
 
-    /// What it says besides its head; nothing where it is malformed.
+    /// Control data; `None` for a malformed request.
     fn control(&self, unserved: Option<Unserved>) -> Option<ControlData> {
         let connects = self.method.as_ref()? == Method::CONNECT;
         let whole = match (connects, self.protocol) {
@@ -172,7 +174,7 @@ impl FieldSection {
         Some(ControlData { scheme, protocol, unserved: unserved.or(fault) })
     }
 
-    /// Puts in what may be missing of a request that is answered without being passed on.
+    /// Adds parts that may be missing from a request that is not forwarded.
     fn complete(&mut self) {
         let method = self.method.get_or_insert(Method::GET);
         if *method == Method::CONNECT && self.protocol.is_none() {
@@ -185,7 +187,7 @@ impl FieldSection {
         }
     }
 
-    /// Makes it the head of a response, if it is well-formed (RFC 9113 §8.3.2) and not too large.
+    /// Converts it to the head of a response, if it is well-formed (RFC 9113 §8.3.2) and within the bound.
     #[must_use]
     pub fn response(self) -> Option<Response> {
         let asks = self.method.is_some() || self.scheme.is_some() || self.authority;
@@ -197,7 +199,7 @@ impl FieldSection {
         Some(response)
     }
 
-    /// The trailers, if they are well-formed (RFC 9113 §8.1) and not too large.
+    /// Converts it to trailers, if they are well-formed (RFC 9113 §8.1) and within the bound.
     #[must_use]
     pub fn trailers(self) -> Option<Fields> {
         (!self.pseudo && !self.malformed && self.size <= self.most).then_some(self.fields)
@@ -205,20 +207,13 @@ impl FieldSection {
 }
 
 impl Fields {
-    /// Puts a field of HTTP/2 behind all others.
+    /// Appends a field of HTTP/2.
     #[inline]
-    fn append_line(&mut self, field: &Field<'_>, known: Known) {
+    fn append_line(&mut self, field: &DecodedField<'_>, known: Known) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(field.line());
         self.have.insert(known);
-        self.index.push(FieldLine {
-            start: start as u32,
-            value: field.value().len() as u32,
-            // A longer one is malformed.
-            name: field.name().len() as u16,
-            known,
-            plain: true,
-        });
+        self.index.push(FieldLine::written(start, field.name().len(), field.value().len(), known));
     }
 }
 

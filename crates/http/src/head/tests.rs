@@ -1,15 +1,15 @@
-//! Edits against a model, and what is written against another parser.
+//! Edits against a model, and written heads against another parser.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::h1::{Asked, Guard, Limits, Outcome, ResponseReader};
+use crate::h1::{Guard, GuardOutcome, HeadLimits, RequestKind, ResponseReader};
 
-/// Takes in a head as the guard passes it on.
+/// Loads a head through the guard.
 fn load(text: &[u8]) -> Request {
-    let mut guard = Guard::new(Limits::default());
+    let mut guard = Guard::new(HeadLimits::default());
     let inspected = guard.inspect(text);
-    let Outcome::Head(head) = inspected.outcome else { panic!("{}", text.escape_ascii()) };
+    let GuardOutcome::Head(head) = inspected.outcome else { panic!("{}", text.escape_ascii()) };
     let mut request = Request::new();
     request.load(&head, &guard, &text[..inspected.pass]).unwrap();
     request
@@ -29,7 +29,7 @@ fn lines(fields: &Fields) -> Lines {
 }
 
 #[test]
-fn a_head_is_written_as_it_came_but_for_the_case_of_names() {
+fn a_head_is_written_as_received_except_the_case_of_names() {
     let request = load(b"GET /a?b HTTP/1.1\r\nHost: A.test\r\nX-Long-Name_1: Some Value\r\n\r\nmore");
     assert_eq!(written(&request), "GET /a?b HTTP/1.1\r\nhost: A.test\r\nx-long-name_1: Some Value\r\n");
     assert_eq!((request.target(), request.path(), request.query()), ("/a?b", "/a", Some("b")));
@@ -46,13 +46,13 @@ fn a_head_is_written_as_it_came_but_for_the_case_of_names() {
 }
 
 #[test]
-fn a_path_is_normalised_and_goes_on_as_it_came() {
+fn a_path_is_normalised_and_forwarded_as_received() {
     let mut request = load(b"GET //%61?b HTTP/1.1\r\nHost: a\r\n\r\n");
     request.normalize();
     assert_eq!((request.path(), request.normal_path()), ("//%61", "/a"));
     assert!(!request.spelling().is_single());
     assert_eq!(written(&request), "GET //%61?b HTTP/1.1\r\nhost: a\r\n");
-    // Nothing of it stays for another target.
+    // The old normal form is discarded.
     request.set_target(b"/c?d");
     assert_eq!(request.normal_path(), "/c");
     assert!(request.spelling().is_single());
@@ -65,12 +65,12 @@ fn a_path_is_normalised_and_goes_on_as_it_came() {
 }
 
 #[test]
-fn a_head_is_used_again() {
+fn a_head_is_reused() {
     let mut request = load(b"POST /a HTTP/1.1\r\nhost: a\r\nupgrade: x\r\n\r\n");
     request.fields.append(b"x-more", b"1");
     let text = b"GET / HTTP/1.1\r\nhost: b\r\n\r\n";
-    let mut guard = Guard::new(Limits::default());
-    let Outcome::Head(head) = guard.inspect(text).outcome else { panic!() };
+    let mut guard = Guard::new(HeadLimits::default());
+    let GuardOutcome::Head(head) = guard.inspect(text).outcome else { panic!() };
     request.load(&head, &guard, text).unwrap();
     assert_eq!(written(&request), "GET / HTTP/1.1\r\nhost: b\r\n");
     assert!(!request.fields.contains(Known::Upgrade) && request.fields.len() == 1);
@@ -81,8 +81,8 @@ fn a_head_is_used_again() {
 #[test]
 fn long_names_are_refused() {
     let long = format!("GET / HTTP/1.1\r\nhost: a\r\n{}: 1\r\n\r\n", "x".repeat(65_536));
-    let mut guard = Guard::new(Limits { head: 1 << 20, ..Limits::default() });
-    assert_eq!(guard.inspect(long.as_bytes()).outcome, Outcome::Refused(crate::Http1Fault::Name));
+    let mut guard = Guard::new(HeadLimits { head: 1 << 20, ..HeadLimits::default() });
+    assert_eq!(guard.inspect(long.as_bytes()).outcome, GuardOutcome::Refused(crate::Http1Fault::Name));
 }
 
 #[test]
@@ -95,14 +95,14 @@ fn the_host_comes_first_where_there_was_none() {
 }
 
 #[test]
-fn requests_of_other_types_are_taken_in() {
+fn requests_of_the_http_crate_are_converted() {
     let other = http::Request::get("https://a.test:1/x?y").header("a", "1").body(()).unwrap();
     let again = Request::from(&other);
     assert_eq!((again.authority(), again.target()), (Some("a.test:1"), "/x?y"));
     assert_eq!(again.fields.get(Known::Host), Some(&b"a.test:1"[..]));
 }
 
-/// A change of fields.
+/// An edit of the fields.
 #[derive(Debug, Clone)]
 enum Edit {
     Append(String, String),
@@ -161,7 +161,7 @@ fn apply(edit: &Edit, fields: &mut Fields) {
     }
 }
 
-/// The same by the letter.
+/// Reference implementation of an edit.
 fn model(edit: &Edit, all: &mut Lines) {
     let set = |all: &mut Lines, name: &str, value: &str, front: bool| {
         let line = (name.to_owned(), value.to_owned());
@@ -196,29 +196,29 @@ fn model(edit: &Edit, all: &mut Lines) {
 }
 
 proptest! {
-    /// Whatever the edits: the fields are those of the model, look-ups find them, and httparse reads them from what is
-    /// written.
+    /// After any edits, the fields equal the model, lookups agree, and httparse reads them from the written
+    /// head.
     #[test]
-    fn edits_do_what_they_say(
+    fn edits_agree_with_the_model(
         came in prop::collection::vec((name(), value()), 0..12),
         spaces in prop::collection::vec((0_usize..4, 0_usize..3), 12),
         upper in any::<bool>(),
         edits in prop::collection::vec(edit(), 0..8),
     ) {
-        // What frames or names the host has rules of its own.
+        // Fields with special handling: framing and host.
         const RULED: [&str; 3] = ["host", "content-length", "transfer-encoding"];
         let came: Lines = came.into_iter().filter(|(name, _)| !RULED.contains(&name.as_str())).collect();
         let mut text = "GET /x HTTP/1.1\r\nHost: a\r\n".to_owned();
         for ((name, value), (before, behind)) in came.iter().zip(&spaces) {
             let name = if upper { name.to_uppercase() } else { name.clone() };
-            // Of three, the first is a TAB alone.
+            // The first of three is a TAB alone.
             let before = if *before == 3 { "\t" } else { &"  "[..*before] };
             text += &format!("{name}:{before}{value}{}\r\n", "\t".repeat(*behind));
         }
         text += "\r\n";
-        let mut guard = Guard::new(Limits::default());
-        // An option of Connection may be refused.
-        let Outcome::Head(head) = guard.inspect(text.as_bytes()).outcome else { return Ok(()) };
+        let mut guard = Guard::new(HeadLimits::default());
+        // The guard may reject an option of Connection.
+        let GuardOutcome::Head(head) = guard.inspect(text.as_bytes()).outcome else { return Ok(()) };
         let mut request = Request::new();
         request.load(&head, &guard, text.as_bytes()).unwrap();
         let mut expected = vec![("host".to_owned(), "a".to_owned())];
@@ -261,7 +261,7 @@ proptest! {
 }
 
 #[test]
-fn trailers_are_taken_in() {
+fn trailers_are_loaded() {
     let fields = Fields::of_section(b"X-Sum: 1\r\netag:2\r\nVia: \t a \r\nno field\r\n");
     let wanted =
         [("x-sum", "1"), ("etag", "2"), ("via", "a")].map(|(name, value)| (name.into(), value.into()));
@@ -272,15 +272,15 @@ fn trailers_are_taken_in() {
     assert!(Fields::of_section(b"").is_empty());
 }
 
-/// Takes in the head of a response as it comes from a server.
+/// Loads the head of a server's response.
 fn response(text: &[u8]) -> Response {
     let mut reader = ResponseReader::default();
-    let head = reader.read(text, &Limits::default(), Asked::Other).unwrap().unwrap();
+    let head = reader.read(text, &HeadLimits::default(), RequestKind::Other).unwrap().unwrap();
     Response::load(&head, &reader, &text[..head.length]).unwrap()
 }
 
 #[test]
-fn responses_are_taken_in_whatever_their_form() {
+fn responses_of_any_form_are_loaded() {
     let plain = response(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\nhello");
     assert_eq!((plain.status.as_u16(), plain.reason(), plain.fields.len()), (200, None, 2));
     assert_eq!(lines(&plain.fields)[1], ("x-a".to_owned(), "b".to_owned()));
@@ -296,7 +296,7 @@ fn responses_are_taken_in_whatever_their_form() {
 }
 
 #[test]
-fn responses_of_the_other_type_are_taken_in() {
+fn responses_of_the_http_crate_are_converted() {
     let other = http::Response::builder().status(404).header("x-a", "1").header("x-a", "2").body(7).unwrap();
     let made = Response::from(other);
     assert_eq!((made.status.as_u16(), made.body), (404, 7));

@@ -1,35 +1,35 @@
-//! From header blocks to fields.
+//! Decoder of header blocks.
 
 use std::sync::LazyLock;
 
-use super::received::Received;
+use super::received::DecoderTable;
 use super::tables::STATIC;
 use super::{HpackFault, INITIAL, OVERHEAD, huffman, integer};
-use crate::head::Kind;
+use crate::field::FieldClass;
 
-/// A field of a block: its line as a head has it, `name: value` and CRLF, and what it is.
+/// A decoded field: its line in the form of a head, `name: value` and CRLF, and its class.
 ///
-/// Nothing is judged by the decoder but by [`Kind`]: any byte may stand in a name or a value.
+/// The decoder validates nothing except by [`FieldClass`]: any byte may occur in names and values.
 #[derive(Debug, Clone, Copy)]
-pub struct Field<'b> {
+pub struct DecodedField<'b> {
     line: &'b [u8],
     name: usize,
-    kind: Kind,
+    kind: FieldClass,
 }
 
-impl<'b> Field<'b> {
-    pub(super) fn new(line: &'b [u8], name: usize, kind: Kind) -> Self {
+impl<'b> DecodedField<'b> {
+    pub(super) fn new(line: &'b [u8], name: usize, kind: FieldClass) -> Self {
         Self { line, name, kind }
     }
 
-    /// The name.
+    /// The name, not validated.
     #[must_use]
     #[inline]
     pub fn name(&self) -> &'b [u8] {
         &self.line[..self.name]
     }
 
-    /// The value.
+    /// The value, not validated.
     #[must_use]
     #[inline]
     pub fn value(&self) -> &'b [u8] {
@@ -43,14 +43,14 @@ impl<'b> Field<'b> {
         self.line
     }
 
-    /// What it is, and whether it may be one.
+    /// Class of the field, which includes its validity.
     #[must_use]
     #[inline]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FieldClass {
         self.kind
     }
 
-    /// What it counts in sizes of tables and of lists: the lengths of its name and value, and 32 (RFC 9113 §6.5.2, RFC
+    /// Size of the field in tables and lists: the lengths of its name and value, and 32 (RFC 9113 §6.5.2, RFC
     /// 7541 §4.1).
     #[must_use]
     #[inline]
@@ -59,60 +59,61 @@ impl<'b> Field<'b> {
     }
 }
 
-/// What stands between name and value, and behind the value.
+/// Separators behind name and value.
 const COLON: &[u8] = b": ";
 const END: &[u8] = b"\r\n";
 
 /// Decodes the header blocks of one direction of a connection (RFC 7541 §3).
 ///
-/// Whether a field may be one is found out when it comes as a literal; the table keeps the outcome with its line, so that
-/// a field that comes again is one copy of its line.
+/// A field is classified when it arrives as a literal; the table keeps the class with its line, so that a
+/// repeated field is one copy of its line.
 #[derive(Debug)]
-pub struct Decoder {
-    table: Received,
-    /// The size of the table that the peer may choose.
+pub struct HpackDecoder {
+    table: DecoderTable,
+    /// Maximum size of the table that the peer may choose.
     most: usize,
-    /// Where the line of a literal is put together.
+    /// Buffer for the line of a literal.
     scratch: Vec<u8>,
 }
 
-/// A line of the static table.
+/// An entry of the static table.
 struct StaticLine {
     line: Box<[u8]>,
     name: usize,
-    kind: Kind,
+    kind: FieldClass,
 }
 
 static LINES: LazyLock<Vec<StaticLine>> = LazyLock::new(|| {
     let line = |(name, value): &(&str, &str)| StaticLine {
         line: [name.as_bytes(), COLON, value.as_bytes(), END].concat().into(),
         name: name.len(),
-        kind: Kind::of(name.as_bytes(), value.as_bytes()),
+        kind: FieldClass::of(name.as_bytes(), value.as_bytes()),
     };
     STATIC.iter().map(line).collect()
 });
 
-/// The most bytes of room for lines that stay from block to block: more than the fields of most blocks need, and little
-/// enough for connections that are quiet.
+/// Buffer size that is kept from block to block, in bytes: more than the fields of most blocks need, and
+/// little enough for idle connections.
 const KEPT: usize = 2048;
 
-impl Decoder {
-    /// A decoder whose table is empty. `most` is what SETTINGS_HEADER_TABLE_SIZE says to the peer, in bytes.
+impl HpackDecoder {
+    /// Creates a decoder with an empty table. `most` is the SETTINGS_HEADER_TABLE_SIZE sent to the peer, in
+    /// bytes.
     ///
-    /// The table begins with 4096 bytes, or with `most` if that is less; a peer that wants more says so at the
-    /// front of a block. One that has not yet read a `most` below 4096 may use more than is held here, which
-    /// ends in a fault.
+    /// The initial table size is 4096 bytes, or `most` if that is less; a peer that wants more says so at the
+    /// front of a block. A peer that has not seen a `most` below 4096 yet may exceed the table, which is a
+    /// fault.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self { table: Received::new(most.min(INITIAL)), most, scratch: Vec::new() }
+        Self { table: DecoderTable::new(most.min(INITIAL)), most, scratch: Vec::new() }
     }
 
-    /// Decodes one whole header block: what HEADERS and CONTINUATION carried, put together. `take` is called
-    /// per field, in order.
+    /// Decodes a whole header block: the joined fragments of HEADERS and CONTINUATION. `take` is called per
+    /// field, in order.
     ///
     /// # Errors
-    /// The first fault. The fields before it were taken; the decoder is of no use any more.
-    pub fn decode(&mut self, block: &[u8], mut take: impl FnMut(Field<'_>)) -> Result<(), HpackFault> {
+    /// The first fault. The fields before it were passed to `take`; the decoder is unusable afterwards.
+    pub fn decode(&mut self, block: &[u8], mut take: impl FnMut(DecodedField<'_>)) -> Result<(), HpackFault> {
         let mut at = 0;
         while block.get(at).is_some_and(|byte| byte & 0xe0 == 0x20) {
             let limit = integer::decode(block, &mut at, 5)?;
@@ -127,12 +128,12 @@ impl Decoder {
                 take(self.indexed(index)?);
             } else if byte >= 0x40 {
                 let (end, name, kind) = self.literal(block, &mut at, 6)?;
-                let field = Field::new(&self.scratch[..end], name, kind);
+                let field = DecodedField::new(&self.scratch[..end], name, kind);
                 take(field);
                 self.table.insert(&field);
             } else if byte < 0x20 {
                 let (end, name, kind) = self.literal(block, &mut at, 4)?;
-                take(Field::new(&self.scratch[..end], name, kind));
+                take(DecodedField::new(&self.scratch[..end], name, kind));
             } else {
                 return Err(HpackFault::SizeUpdateLate);
             }
@@ -143,36 +144,36 @@ impl Decoder {
         Ok(())
     }
 
-    /// Bytes that the dynamic table holds, as RFC 7541 §4.1 counts.
+    /// Size of the dynamic table, as counted by RFC 7541 §4.1.
     #[must_use]
     pub fn size(&self) -> usize {
         self.table.size()
     }
 
     #[inline]
-    fn indexed(&self, index: usize) -> Result<Field<'_>, HpackFault> {
+    fn indexed(&self, index: usize) -> Result<DecodedField<'_>, HpackFault> {
         match index.checked_sub(1) {
             None => Err(HpackFault::IndexZero),
             Some(at) => match LINES.get(at) {
-                Some(entry) => Ok(Field::new(&entry.line, entry.name, entry.kind)),
+                Some(entry) => Ok(DecodedField::new(&entry.line, entry.name, entry.kind)),
                 None => self.table.get(at - STATIC.len()).ok_or(HpackFault::IndexTooLarge),
             },
         }
     }
 
-    /// Puts the line of a literal together whose index of a name has a prefix of `bits` bits (RFC 7541 §6.2): where the
-    /// line and its name end, and what it is.
+    /// Assembles the line of a literal with a name index of `bits` prefix bits (RFC 7541 §6.2): returns
+    /// the ends of line and name, and the class.
     fn literal(
         &mut self,
         block: &[u8],
         at: &mut usize,
         bits: u32,
-    ) -> Result<(usize, usize, Kind), HpackFault> {
+    ) -> Result<(usize, usize, FieldClass), HpackFault> {
         let index = integer::decode(block, at, bits)?;
         let (name, kind) = if index == 0 {
             (self.text(block, at, 0)?, None)
         } else {
-            // The scratch is not there while the table is looked at.
+            // The buffer is moved out while the table is borrowed.
             let mut scratch = std::mem::take(&mut self.scratch);
             let named = self.indexed(index).map(|field| {
                 put(&mut scratch, 0, field.name());
@@ -186,11 +187,13 @@ impl Decoder {
         let end = self.text(block, at, from)?;
         put(&mut self.scratch, end, END);
         let (name_text, value) = (&self.scratch[..name], &self.scratch[from..end]);
-        let kind = kind.map_or_else(|| Kind::of(name_text, value), |kind| kind.with_value(name_text, value));
+        let kind =
+            kind.map_or_else(|| FieldClass::of(name_text, value), |kind| kind.with_value(name_text, value));
         Ok((end + END.len(), name, kind))
     }
 
-    /// Reads a string (RFC 7541 §5.2) into the scratch, behind its first `from` bytes, and gives where it ends there.
+    /// Reads a string (RFC 7541 §5.2) into the buffer, behind its first `from` bytes, and returns its end
+    /// there.
     #[inline]
     fn text(&mut self, block: &[u8], at: &mut usize, from: usize) -> Result<usize, HpackFault> {
         let coded = block.get(*at).is_some_and(|byte| byte & 0x80 != 0);
@@ -207,7 +210,7 @@ impl Decoder {
     }
 }
 
-/// Has `scratch` so many bytes at the least.
+/// Grows `scratch` to at least `length` bytes.
 #[inline]
 fn room(scratch: &mut Vec<u8>, length: usize) {
     if scratch.len() < length {
@@ -215,7 +218,7 @@ fn room(scratch: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// Puts `text` into `scratch` at `from`.
+/// Copies `text` into `scratch` at `from`.
 #[inline]
 fn put(scratch: &mut Vec<u8>, from: usize, text: &[u8]) {
     let end = from + text.len();

@@ -1,57 +1,57 @@
-//! From fields to header blocks.
+//! Encoder of header blocks.
 
-use super::sent::{Field, Sent};
+use super::sent::{EncoderTable, HashedField};
 use super::{INITIAL, hash, huffman, integer, tables};
 
 /// Encodes the header blocks of one direction of a connection (RFC 7541 §3).
 ///
 /// A block is [`begin`](Self::begin), then [`status`](Self::status) or pseudo-header fields, then
-/// [`field`](Self::field) per field. Blocks are sent in the order in which they were encoded.
+/// [`field`](Self::field) per field. Blocks must be sent in the order in which they were encoded.
 #[derive(Debug)]
-pub struct Encoder {
-    sent: Sent,
-    /// Limits that the peer has set and was not told about: the smallest and the last.
+pub struct HpackEncoder {
+    sent: EncoderTable,
+    /// Table sizes to be announced in the next block: the smallest and the last.
     pending: Option<(usize, usize)>,
 }
 
-/// Whether a field may be put into the dynamic table.
+/// Use of the dynamic table for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Indexing {
-    /// Into the dynamic table, for fields that come again.
+    /// With indexing, for fields that repeat.
     Yes,
-    /// Without indexing: a value that does not come again.
+    /// Without indexing, for values that do not repeat.
     No,
-    /// Never indexed, here and by whoever passes it on: a value that nobody may guess by watching sizes (RFC
-    /// 7541 §7.1.3).
+    /// Never indexed, by this encoder or any intermediary: for secrets that could be guessed by the size of
+    /// blocks (RFC 7541 §7.1.3).
     Never,
 }
 
-/// The index of the name `:status` (RFC 7541 Appendix A).
+/// Index of the name `:status` (RFC 7541 Appendix A).
 const STATUS: usize = 8;
 
-impl Default for Encoder {
+impl Default for HpackEncoder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Encoder {
-    /// An encoder whose dynamic table is empty and holds at most 4096 bytes.
+impl HpackEncoder {
+    /// Creates an encoder with an empty dynamic table of at most 4096 bytes.
     #[must_use]
     pub fn new() -> Self {
-        Self { sent: Sent::new(), pending: None }
+        Self { sent: EncoderTable::new(), pending: None }
     }
 
-    /// The peer's SETTINGS_HEADER_TABLE_SIZE: the table uses the lesser of it and 4096. The change is told at
-    /// the front of the next block; if there were several between two blocks, the smallest and the last (RFC
-    /// 7541 §4.2).
+    /// Applies the peer's SETTINGS_HEADER_TABLE_SIZE: the table uses the lesser of it and 4096. The change is
+    /// announced at the front of the next block; of several changes between two blocks, the smallest and the
+    /// last (RFC 7541 §4.2).
     pub fn limit(&mut self, peers: usize) {
         let limit = peers.min(INITIAL);
         let smallest = self.pending.map_or(limit, |(smallest, _)| smallest.min(limit));
         self.pending = Some((smallest, limit));
     }
 
-    /// Begins a block: writes the sizes of the table that the peer was not told (RFC 7541 §6.3).
+    /// Begins a block: writes pending changes of the table size (RFC 7541 §6.3).
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         let Some((smallest, last)) = self.pending.take() else {
             return;
@@ -64,7 +64,7 @@ impl Encoder {
         }
     }
 
-    /// Writes `:status`, of three digits. It is an index, or a literal that is not Huffman coded.
+    /// Writes `:status`, of three digits: as an index, or as a literal without Huffman coding.
     pub fn status(&mut self, status: u16, out: &mut Vec<u8>) {
         let index = match status {
             200 => STATUS,
@@ -79,11 +79,10 @@ impl Encoder {
         integer::encode(index, 7, 0x80, out);
     }
 
-    /// Writes a field. Its name is not looked at: in HTTP/2 it has no uppercase letters (RFC 9113 §8.2).
+    /// Writes a field. Its name is not validated: HTTP/2 forbids uppercase letters (RFC 9113 §8.2).
     ///
-    /// A field that stands in a table is written as its index, one of [`Indexing::Never`] always as a
-    /// literal. A field that is larger than the dynamic table does not go there: that would empty it (RFC
-    /// 7541 §4.4).
+    /// A field that is in a table is written as its index, one of [`Indexing::Never`] always as a literal. A
+    /// field larger than the dynamic table is not added, since that would empty it (RFC 7541 §4.4).
     pub fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
         let name_hash = hash::bytes(hash::SEED, name);
         let field = hashed(name, value, name_hash);
@@ -106,9 +105,9 @@ impl Encoder {
         text(value, out);
     }
 
-    /// Writes the kind of a literal and the index of its name, or 0, and puts the field into the table if it is
-    /// to be there (RFC 7541 §6.2).
-    fn literal(&mut self, field: &Field<'_>, index: usize, indexing: Indexing, out: &mut Vec<u8>) {
+    /// Writes the type of a literal and the index of its name, or 0, and adds the field to the table if
+    /// `indexing` says so (RFC 7541 §6.2).
+    fn literal(&mut self, field: &HashedField<'_>, index: usize, indexing: Indexing, out: &mut Vec<u8>) {
         match indexing {
             Indexing::Yes if self.sent.fits(field) => {
                 integer::encode(index, 6, 0x40, out);
@@ -136,9 +135,9 @@ impl Encoder {
     }
 }
 
-fn hashed<'f>(name: &'f [u8], value: &'f [u8], name_hash: u64) -> Field<'f> {
+fn hashed<'f>(name: &'f [u8], value: &'f [u8], name_hash: u64) -> HashedField<'f> {
     let field_hash = hash::bytes(name_hash, value) as u32;
-    Field { name, value, name_hash: name_hash as u32, field_hash }
+    HashedField { name, value, name_hash: name_hash as u32, field_hash }
 }
 
 /// Writes a string, Huffman coded if that is shorter (RFC 7541 §5.2).

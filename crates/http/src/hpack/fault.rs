@@ -1,35 +1,35 @@
-//! Why a header block is refused: always the fault of the peer that encoded it.
+//! Faults of header blocks, all of them errors of the peer's encoder.
 
 use std::fmt;
 
-/// Why a header block could not be decoded. After any of these the connection cannot be used again, since the
+/// Reason for which a header block could not be decoded. The connection cannot be used afterwards, since the
 /// tables of both sides may differ (RFC 9113 §4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HpackFault {
     /// The block ends within a field (RFC 7541 §6).
     Truncated,
-    /// A string is announced longer than what is left of the block (RFC 7541 §5.2).
+    /// A string is announced longer than the rest of the block (RFC 7541 §5.2).
     StringTooLong,
-    /// An integer with more bytes than it needs, or above 2²⁸ (RFC 7541 §5.1).
+    /// An integer with redundant bytes, or above 2²⁸ (RFC 7541 §5.1).
     Integer,
-    /// The index 0, which stands for nothing (RFC 7541 §6.1).
+    /// The index 0, which is unused (RFC 7541 §6.1).
     IndexZero,
-    /// An index behind both tables (RFC 7541 §2.3.3).
+    /// An index beyond both tables (RFC 7541 §2.3.3).
     IndexTooLarge,
-    /// The size of the table changes behind the first field (RFC 7541 §4.2).
+    /// A table size update behind the first field (RFC 7541 §4.2).
     SizeUpdateLate,
-    /// The size of the table is to be above what was offered (RFC 7541 §6.3).
+    /// A table size update above the offered maximum (RFC 7541 §6.3).
     SizeUpdateTooLarge,
-    /// A Huffman coded string has the symbol that ends strings (RFC 7541 §5.2).
+    /// A Huffman coded string contains the EOS symbol (RFC 7541 §5.2).
     HuffmanEnd,
-    /// A Huffman coded string ends in more than 7 bits that are no symbol (RFC 7541 §5.2).
+    /// A Huffman coded string ends in more than 7 bits of padding (RFC 7541 §5.2).
     HuffmanPaddingTooLong,
-    /// A Huffman coded string ends in bits that are not ones (RFC 7541 §5.2).
+    /// A Huffman coded string is padded with bits other than ones (RFC 7541 §5.2).
     HuffmanPadding,
 }
 
 impl HpackFault {
-    /// Every reason, in the order of declaration.
+    /// Every variant, in the order of declaration.
     pub const ALL: [Self; 10] = [
         Self::Truncated,
         Self::StringTooLong,
@@ -43,7 +43,7 @@ impl HpackFault {
         Self::HuffmanPadding,
     ];
 
-    /// A stable word for events and counters.
+    /// Stable word for events and counters.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -68,9 +68,9 @@ impl fmt::Display for HpackFault {
             Self::StringTooLong => "a string is longer than the rest of the header block",
             Self::Integer => "an integer of the header block is too long or too large",
             Self::IndexZero => "a field has the index 0",
-            Self::IndexTooLarge => "a field has an index behind the tables",
-            Self::SizeUpdateLate => "the size of the table changes behind the first field",
-            Self::SizeUpdateTooLarge => "the size of the table is set above what was offered",
+            Self::IndexTooLarge => "a field has an index beyond the tables",
+            Self::SizeUpdateLate => "a table size update behind the first field",
+            Self::SizeUpdateTooLarge => "a table size update above the offered size",
             Self::HuffmanEnd => "a Huffman coded string has the symbol for its end",
             Self::HuffmanPaddingTooLong => "a Huffman coded string has more than 7 bits of padding",
             Self::HuffmanPadding => "a Huffman coded string is not padded with ones",

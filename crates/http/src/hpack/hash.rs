@@ -1,9 +1,8 @@
-//! A hash of short byte strings, to find fields among those that were sent.
+//! Hash of short byte strings, for finding fields in the encoder's table.
 //!
-//! It needs no secret: whoever makes fields collide gains no more than a comparison per field of a table of at
-//! most 128.
+//! It needs no secret: fields made to collide cost one comparison per entry of a table of at most 128.
 
-/// What the hash of a name begins with.
+/// Initial value of the hash of a name.
 pub(super) const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
@@ -23,8 +22,8 @@ pub(super) const fn bytes(seed: u64, bytes: &[u8]) -> u64 {
     mix(hash, last(bytes, rest))
 }
 
-/// The bytes of `rest`, fewer than 8 and the last of `bytes`, as a number. Some bytes may be in it twice; with
-/// the length they still tell strings apart.
+/// Packs `rest`, the last bytes of `bytes` and fewer than 8, into a number. Some bytes may be in it twice;
+/// together with the length, strings still differ.
 #[inline]
 const fn last(bytes: &[u8], rest: &[u8]) -> u64 {
     if let Some(chunk) = bytes.last_chunk::<8>() {
@@ -37,7 +36,7 @@ const fn last(bytes: &[u8], rest: &[u8]) -> u64 {
     (front as u64) << 16 | (middle as u64) << 8 | back as u64
 }
 
-/// Both halves of a product: every bit of the word reaches every bit of the hash.
+/// Multiplies and folds: every bit of the word affects every bit of the hash.
 #[inline]
 const fn mix(hash: u64, word: u64) -> u64 {
     let product = (hash ^ word) as u128 * FACTOR as u128;

@@ -1,18 +1,18 @@
-//! The Huffman code of strings (RFC 7541 §5.2, Appendix B).
+//! Huffman code of strings (RFC 7541 §5.2, Appendix B).
 //!
-//! The code is canonical: codes of one length are consecutive numbers in the order of their symbols, and begin
-//! where those of the length before ended. So the lengths say all, and every table is made from them when this
-//! is compiled.
+//! The code is canonical: codes of one length are consecutive numbers in the order of their symbols, and
+//! follow those of the next shorter length. So the lengths define it, and all tables are computed from them
+//! at compile time.
 
 use super::HpackFault;
 
-/// How many symbols there are: the bytes, and the end of a string.
+/// Number of symbols: the bytes, and the end of a string.
 const SYMBOLS: usize = 257;
 
-/// The symbol that ends strings, which none may have.
+/// The EOS symbol, which no string may contain.
 const END: u16 = 256;
 
-/// The length of every symbol's code, in bits (RFC 7541 Appendix B).
+/// Length of every symbol's code, in bits (RFC 7541 Appendix B).
 #[rustfmt::skip]
 const LENGTHS: [u8; SYMBOLS] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -37,23 +37,23 @@ const LENGTHS: [u8; SYMBOLS] = [
 const SHORTEST: usize = 5;
 const LONGEST: usize = 30;
 
-/// The code as tables for both directions.
-struct Code {
-    /// The code of every symbol, in the lowest bits.
+/// Tables of the code for both directions.
+struct HuffmanCode {
+    /// Code of every symbol, in the lowest bits.
     codes: [u32; SYMBOLS],
-    /// The symbols in the order of their codes.
+    /// Symbols in the order of their codes.
     order: [u16; SYMBOLS],
-    /// Per length from [`SHORTEST`] on: where the codes that are longer begin, as the highest bits of a word.
-    /// The longest has none.
+    /// Per length from [`SHORTEST`] on: the first longer code, as the highest bits of a word. The longest
+    /// length has none.
     ends: [u32; LONGEST - SHORTEST],
-    /// Per length: how many symbols have a shorter code.
+    /// Per length: number of symbols with a shorter code.
     shorter: [u16; LONGEST + 1],
 }
 
-static CODE: Code = code();
+static CODE: HuffmanCode = code();
 
-const fn code() -> Code {
-    let mut code = Code {
+const fn code() -> HuffmanCode {
+    let mut code = HuffmanCode {
         codes: [0; SYMBOLS],
         order: [0; SYMBOLS],
         ends: [0; LONGEST - SHORTEST],
@@ -81,12 +81,12 @@ const fn code() -> Code {
     code
 }
 
-/// How many bits are looked up at once: two of the symbols that most strings consist of, in a table that leaves
-/// room in the first cache for others.
+/// Number of bits per table lookup: two of the most frequent symbols, in a table that leaves space in the
+/// first-level cache.
 const LOOK: u32 = 11;
 
-/// What the next bits stand for: one or two symbols, how many, and their bits together, from the lowest byte
-/// on; 0 where the first code is longer than [`LOOK`].
+/// Decoding of the next bits: one or two symbols, their number, and the sum of their lengths, from the lowest
+/// byte on; 0 if the first code is longer than [`LOOK`].
 static PAIRS: [u32; 1 << LOOK] = pairs();
 
 const fn pairs() -> [u32; 1 << LOOK] {
@@ -120,16 +120,16 @@ const fn pairs() -> [u32; 1 << LOOK] {
     pairs
 }
 
-/// The room that [`decode`] needs for a string of so many coded bytes: no code is shorter than 5 bits, and the
+/// Buffer size that [`decode`] needs for a string of `coded` bytes: no code is shorter than 5 bits, and the
 /// last symbol may be written with another behind it.
 pub(super) fn room(coded: usize) -> usize {
     coded * 8 / SHORTEST + 2
 }
 
-/// Decodes a string into `out`, which has [`room`] for it, and says how many bytes it has.
+/// Decodes a string into `out`, which has [`room`] for it, and returns its length.
 pub(super) fn decode(coded: &[u8], out: &mut [u8]) -> Result<usize, HpackFault> {
     let mut rest = coded;
-    // The next bits stand highest. `have` of them count; what is below are bits of `rest`, or zeros.
+    // The next bits are highest. `have` of them are valid; below are bits of `rest`, or zeros.
     let (mut window, mut have, mut length) = (0_u64, 0_u32, 0);
     while let Some(chunk) = rest.first_chunk::<8>() {
         window |= u64::from_be_bytes(*chunk) >> have;
@@ -160,14 +160,14 @@ pub(super) fn decode(coded: &[u8], out: &mut [u8]) -> Result<usize, HpackFault> 
     last(rest, window, have, out, length)
 }
 
-/// Writes the symbols of a pair; of a single one, a byte behind it too.
+/// Writes the symbols of a pair; for a single symbol, another byte behind it, too.
 #[inline]
 fn put(pair: u32, out: &mut [u8]) -> usize {
     out[..2].copy_from_slice(&(pair as u16).to_le_bytes());
     (pair >> 16 & 0xff) as usize
 }
 
-/// Decodes what is left when fewer than 8 bytes are, up to the padding.
+/// Decodes the last bytes, fewer than 8, up to the padding.
 fn last(
     mut rest: &[u8],
     mut window: u64,
@@ -183,7 +183,7 @@ fn last(
             have += 8;
             rest = behind;
         }
-        // With ones behind the end, no padding that is allowed looks like a symbol.
+        // Filled with ones behind the end, valid padding does not match a symbol.
         let padded = window | u64::MAX >> have;
         let pair = PAIRS[(padded >> (u64::BITS - LOOK)) as usize];
         if pair != 0 && pair >> 24 <= have {
@@ -206,7 +206,7 @@ fn last(
     }
 }
 
-/// The symbol whose code the window begins with, and how long that is.
+/// The symbol at the front of the window, and the length of its code.
 #[inline]
 fn symbol(window: u64) -> (u16, u32) {
     let word = (window >> 32) as u32;
@@ -217,7 +217,7 @@ fn symbol(window: u64) -> (u16, u32) {
     (CODE.order[at], length as u32)
 }
 
-/// Whether the last `have` bits, with ones behind them, are padding: fewer than 8, and ones.
+/// Validates that the last `have` bits, with ones behind them, are padding: fewer than 8 bits, all ones.
 fn padding(padded: u64, have: u32) -> Result<(), HpackFault> {
     if have > 7 {
         return Err(HpackFault::HuffmanPaddingTooLong);
@@ -225,15 +225,15 @@ fn padding(padded: u64, have: u32) -> Result<(), HpackFault> {
     if padded != u64::MAX { Err(HpackFault::HuffmanPadding) } else { Ok(()) }
 }
 
-/// How many bytes `text` has when it is coded.
+/// Length of `text` in coded bytes.
 #[inline]
 pub(super) fn length(text: &[u8]) -> usize {
     text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum::<usize>().div_ceil(8)
 }
 
-/// Writes `text` coded.
+/// Appends `text` in Huffman code.
 pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
-    // The bits that are not written stand lowest, at most 31 between symbols.
+    // Pending bits are lowest, at most 31 between symbols.
     let (mut bits, mut count) = (0_u64, 0_u32);
     for &byte in text {
         let symbol = usize::from(byte);

@@ -2,11 +2,11 @@
 
 use super::HpackFault;
 
-/// The most bytes behind a prefix, so that an integer stays below 2²⁸ and a prefix. No index, size or length
-/// that can be true is larger.
+/// Maximum number of bytes behind a prefix, which keeps integers below 2²⁸ plus a prefix. No valid index,
+/// size or length is larger.
 const MOST: u32 = 4;
 
-/// Reads the integer whose prefix of `bits` bits (1 to 8) ends the byte at `at`, and moves `at` behind it.
+/// Reads the integer with a prefix of `bits` bits (1 to 8) at the end of the byte at `at`, and moves `at` behind it.
 #[inline]
 pub(super) fn decode(block: &[u8], at: &mut usize, bits: u32) -> Result<usize, HpackFault> {
     let mask = 0xff_u8 >> (8 - bits);
@@ -18,7 +18,7 @@ pub(super) fn decode(block: &[u8], at: &mut usize, bits: u32) -> Result<usize, H
     behind(block, at).map(|more| usize::from(mask) + more)
 }
 
-/// What is behind a prefix that is full. Zeros that add nothing are refused: nobody needs them, and they would
+/// Reads the bytes behind a full prefix. Redundant zeros are rejected: no encoder needs them, and they would
 /// give an integer more than one form.
 fn behind(block: &[u8], at: &mut usize) -> Result<usize, HpackFault> {
     let mut value = 0;
@@ -54,7 +54,7 @@ pub(super) fn encode(value: usize, bits: u32, first: u8, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// RFC 7541 §C.1, and the ends of what is read.
+    /// Examples of RFC 7541 §C.1, and the limits of the range.
     const FORMS: [(usize, u32, &[u8]); 10] = [
         (10, 5, &[0b01010]),
         (1337, 5, &[0b11111, 0b1001_1010, 0b0000_1010]),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_are_refused() {
+    fn other_forms_are_rejected() {
         let forms: [&[u8]; 4] = [
             &[31, 0x80, 0],
             &[31, 0xff, 0x80, 0x80, 0],

@@ -1,83 +1,82 @@
-//! The dynamic table of a decoder (RFC 7541 §2.3.2).
+//! Dynamic table of a decoder (RFC 7541 §2.3.2).
 //!
-//! The lines of the entries stand one behind the other, the oldest first, so that an entry costs no allocation of its own.
-//! Bytes of evicted entries stay at the front until they are half of all.
+//! The lines of the entries are contiguous, the oldest first, so that an entry needs no allocation of its
+//! own. Bytes of evicted entries stay at the front until they are half of all.
 
 use std::collections::VecDeque;
 
-use super::decode::Field;
-use crate::head::Kind;
+use super::decode::DecodedField;
+use crate::field::FieldClass;
 
-/// The entries of the table.
+/// Entries of the dynamic table.
 #[derive(Debug)]
-pub(super) struct Received {
-    /// The oldest first.
-    entries: VecDeque<Entry>,
-    /// Their lines, behind `gone` bytes of those that were evicted.
+pub(super) struct DecoderTable {
+    /// Entries, the oldest first.
+    entries: VecDeque<DecoderEntry>,
+    /// Lines of the entries, behind `gone` bytes of evicted ones.
     lines: Vec<u8>,
     gone: usize,
     size: usize,
-    /// The size that the peer has chosen.
+    /// Size chosen by the peer.
     limit: usize,
 }
 
-/// The lengths of an entry's line and its name, where the line begins, and what the field is.
+/// An entry: the lengths of its line and name, the start of the line, and the class of the field.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    /// How many bytes were put in before it, modulo 2³².
+struct DecoderEntry {
+    /// Number of bytes added before it, modulo 2³².
     at: u32,
     line: u32,
     name: u32,
-    kind: Kind,
+    kind: FieldClass,
 }
 
-impl Received {
-    /// No entries, of at most `limit` bytes.
+impl DecoderTable {
+    /// An empty table of at most `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self { entries: VecDeque::new(), lines: Vec::new(), gone: 0, size: 0, limit }
     }
 
-    /// Bytes of all entries, as RFC 7541 §4.1 counts.
+    /// Size of all entries, as counted by RFC 7541 §4.1.
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// Sets the most bytes that the entries may have, and evicts what is above.
+    /// Sets the maximum size, and evicts entries above it.
     pub(super) fn resize(&mut self, limit: usize) {
         self.limit = limit;
         self.evict(limit);
     }
 
-    /// The entry that was put in before `age` others.
+    /// The entry that was added before `age` others.
     #[inline]
-    pub(super) fn get(&self, age: usize) -> Option<Field<'_>> {
+    pub(super) fn get(&self, age: usize) -> Option<DecodedField<'_>> {
         let at = self.entries.len().checked_sub(age + 1)?;
         Some(self.field(self.entries[at]))
     }
 
     #[inline]
-    fn field(&self, entry: Entry) -> Field<'_> {
+    fn field(&self, entry: DecoderEntry) -> DecodedField<'_> {
         let first = self.entries.front().map_or(0, |first| first.at);
         let from = self.gone + entry.at.wrapping_sub(first) as usize;
-        Field::new(&self.lines[from..][..entry.line as usize], entry.name as usize, entry.kind)
+        DecodedField::new(&self.lines[from..][..entry.line as usize], entry.name as usize, entry.kind)
     }
 
-    /// Puts an entry in front of the others. One that is larger than the table empties it and is not kept (RFC
-    /// 7541 §4.4).
-    pub(super) fn insert(&mut self, field: &Field<'_>) {
+    /// Adds an entry. One that is larger than the table empties it and is not kept (RFC 7541 §4.4).
+    pub(super) fn insert(&mut self, field: &DecodedField<'_>) {
         self.evict(self.limit.saturating_sub(field.size()));
         if field.size() > self.limit {
             return;
         }
         let at = self.entries.back().map_or(0, |last| last.at.wrapping_add(last.line));
-        // No longer than the table.
+        // At most the size of the table.
         let (line, name) = (field.line().len() as u32, field.name().len() as u32);
-        self.entries.push_back(Entry { at, line, name, kind: field.kind() });
+        self.entries.push_back(DecoderEntry { at, line, name, kind: field.kind() });
         self.lines.extend_from_slice(field.line());
         self.size += field.size();
     }
 
-    /// Drops the oldest entries until the others have at most `size` bytes.
+    /// Evicts the oldest entries until the others have at most `size` bytes.
     #[inline]
     fn evict(&mut self, size: usize) {
         while self.size > size
@@ -98,13 +97,13 @@ impl Received {
 mod tests {
     use super::*;
 
-    /// The memory of a table stays within twice what its entries may have, whatever comes and goes.
+    /// The memory of a table stays within twice the maximum of its entries under any load.
     #[test]
     fn bytes_of_evicted_entries_do_not_pile_up() {
-        let mut table = Received::new(4096);
+        let mut table = DecoderTable::new(4096);
         for turn in 0..10_000_usize {
             let line = [&b"x: "[..], &vec![b'v'; turn * 7 % 900], b"\r\n"].concat();
-            table.insert(&Field::new(&line, 1, Kind::Plain(crate::head::Known::Other)));
+            table.insert(&DecodedField::new(&line, 1, FieldClass::Plain(crate::field::Known::Other)));
             assert_eq!(table.get(0).unwrap().line(), line);
             let sizes: usize = (0..).map_while(|age| table.get(age)).map(|field| field.size()).sum();
             assert_eq!(sizes, table.size());

@@ -1,61 +1,61 @@
-//! What the encoder has put into the peer's dynamic table (RFC 7541 §2.3.2).
+//! The encoder's copy of the peer's dynamic table (RFC 7541 §2.3.2).
 //!
-//! Entries stand in the order in which they were added, the oldest first, and their bytes one behind the other,
-//! so that adding allocates nothing once the room is there. Evicted entries stay at the front until enough have
-//! come together to move the others.
+//! Entries are in the order of addition, the oldest first, and their bytes are contiguous, so that adding
+//! allocates nothing once the memory exists. Evicted entries stay at the front until enough have accumulated
+//! to move the others.
 //!
-//! Every entry has a number, counted modulo 256, and knows the number of the entry before it whose field has a
-//! hash of the same bucket. So a bucket needs only the newest number, and nothing is to be done when entries
-//! leave: a number that is no longer in the table ends the search, since all behind it are older. There are at
-//! most 128 entries. A number that was left in a bucket may be given again to another entry; that leads the
-//! search to fields of other buckets, which differ, and never back to newer ones.
+//! Every entry has a number, counted modulo 256, and links to the previous entry of its hash bucket. So a
+//! bucket needs only the newest number, and evictions need no update: a number that is not in the table ends
+//! the search, since all behind it are older. There are at most 128 entries. A stale number in a bucket may
+//! belong to a newer entry; the search then visits fields of other buckets, which differ, and never returns
+//! to newer ones.
 
 use super::{INITIAL, OVERHEAD, STATIC};
 
-/// The entries of the table.
+/// Entries of the peer's table.
 #[derive(Debug)]
-pub(super) struct Sent {
-    /// The entries, behind `gone` evicted ones.
-    entries: Vec<Span>,
-    /// Their names and values.
+pub(super) struct EncoderTable {
+    /// Entries, behind `gone` evicted ones.
+    entries: Vec<EncoderEntry>,
+    /// Names and values of the entries.
     bytes: Vec<u8>,
-    /// Per bucket of hashes: the number of the newest entry.
+    /// Number of the newest entry per hash bucket.
     newest: [u8; BUCKETS],
-    /// The number of the next entry.
+    /// Number of the next entry.
     next: u8,
     gone: usize,
     size: usize,
     limit: usize,
 }
 
-/// Where an entry's name and, behind it, its value stand, and what they are found by.
+/// Position of an entry's name and value, which are contiguous, and its hashes.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct EncoderEntry {
     at: u32,
     name: u16,
     value: u16,
     name_hash: u32,
     field_hash: u32,
-    /// The number of the entry before this one in its bucket.
+    /// Number of the previous entry in its bucket.
     before: u8,
 }
 
 /// A field with its hashes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Field<'f> {
+pub(super) struct HashedField<'f> {
     pub(super) name: &'f [u8],
     pub(super) value: &'f [u8],
     pub(super) name_hash: u32,
     pub(super) field_hash: u32,
 }
 
-/// Buckets of hashes: a few entries each when the table is full of usual fields.
+/// Number of hash buckets: a few entries each in a full table of usual fields.
 const BUCKETS: usize = 64;
 
-/// How many evicted entries may stand at the front; their bytes are fewer than the table may hold.
+/// Maximum number of evicted entries at the front; their bytes are fewer than the table may hold.
 const GONE: usize = 32;
 
-impl Field<'_> {
+impl HashedField<'_> {
     fn size(&self) -> usize {
         self.name.len() + self.value.len() + OVERHEAD
     }
@@ -65,13 +65,13 @@ impl Field<'_> {
     }
 }
 
-impl Span {
+impl EncoderEntry {
     fn size(self) -> usize {
         usize::from(self.name) + usize::from(self.value) + OVERHEAD
     }
 }
 
-impl Sent {
+impl EncoderTable {
     pub(super) fn new() -> Self {
         Self {
             entries: Vec::new(),
@@ -84,20 +84,20 @@ impl Sent {
         }
     }
 
-    /// The most bytes that the table may hold.
+    /// Maximum size of the table.
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Sets the most bytes that the table may hold, at most [`INITIAL`], and evicts what is above.
+    /// Sets the maximum size, at most [`INITIAL`], and evicts entries above it.
     pub(super) fn resize(&mut self, limit: usize) {
         self.limit = limit.min(INITIAL);
         self.evict(self.limit);
     }
 
-    /// The index of a field.
+    /// Index of a field, if it is in the table.
     #[inline]
-    pub(super) fn field(&self, field: &Field<'_>) -> Option<usize> {
+    pub(super) fn field(&self, field: &HashedField<'_>) -> Option<usize> {
         let live = &self.entries[self.gone..];
         let (mut number, mut least) = (self.newest[field.bucket()], 0);
         loop {
@@ -113,25 +113,24 @@ impl Sent {
         }
     }
 
-    /// The index of a field with this name. Names that are in no table are few, and looked for only when a
-    /// literal is to be written.
-    pub(super) fn name(&self, field: &Field<'_>) -> Option<usize> {
-        let is = |span: &Span| span.name_hash == field.name_hash && self.text(*span).0 == field.name;
+    /// Index of a field with this name. Called only before writing a literal; few names are in no table.
+    pub(super) fn name(&self, field: &HashedField<'_>) -> Option<usize> {
+        let is = |span: &EncoderEntry| span.name_hash == field.name_hash && self.text(*span).0 == field.name;
         let age = self.entries[self.gone..].iter().rev().position(is)?;
         Some(STATIC.len() + 1 + age)
     }
 
-    /// Whether a field is no larger than the table.
-    pub(super) fn fits(&self, field: &Field<'_>) -> bool {
+    /// Returns true for a field that is no larger than the table.
+    pub(super) fn fits(&self, field: &HashedField<'_>) -> bool {
         field.size() <= self.limit
     }
 
-    /// Adds a field that fits, and evicts others for it.
-    pub(super) fn add(&mut self, field: &Field<'_>) {
+    /// Adds a field that fits, evicting others.
+    pub(super) fn add(&mut self, field: &HashedField<'_>) {
         self.evict(self.limit - field.size());
         let newest = &mut self.newest[field.bucket()];
-        // None is longer than the table, which moves its bytes before they are twice as many.
-        self.entries.push(Span {
+        // Bounded by the table: its bytes are moved before they are twice as many.
+        self.entries.push(EncoderEntry {
             at: self.bytes.len() as u32,
             name: field.name.len() as u16,
             value: field.value.len() as u16,
@@ -147,7 +146,7 @@ impl Sent {
     }
 
     #[inline]
-    fn text(&self, span: Span) -> (&[u8], &[u8]) {
+    fn text(&self, span: EncoderEntry) -> (&[u8], &[u8]) {
         let text = &self.bytes[span.at as usize..][..usize::from(span.name) + usize::from(span.value)];
         text.split_at(usize::from(span.name))
     }
@@ -164,7 +163,7 @@ impl Sent {
         }
     }
 
-    /// Moves the entries to the front, in place of those that are gone, and of their `front` bytes.
+    /// Removes evicted entries, and their `front` bytes, from the front.
     fn compact(&mut self, front: usize) {
         self.bytes.drain(..front);
         self.entries.drain(..self.gone);

@@ -1,9 +1,8 @@
-//! The static table (RFC 7541 Appendix A), and the way from a name to its entries.
+//! The static table (RFC 7541 Appendix A), with a perfect hash of its names.
 
 use super::hash;
 
-/// The static table: name and value of the entries with the indices 1 to 61, in their order (RFC 7541
-/// Appendix A).
+/// Name and value of the entries with the indices 1 to 61, in order (RFC 7541 Appendix A).
 pub const STATIC: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),
@@ -68,25 +67,25 @@ pub const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// The first index of a name in the static table, whose hash is given too.
+/// First index of a name in the static table, given its hash.
 #[inline]
 pub(super) fn named(hash: u64, name: &[u8]) -> Option<usize> {
     let index = usize::from(SLOTS.0[slot(hash, SLOTS.1)]);
     (index > 0 && STATIC[index - 1].0.as_bytes() == name).then_some(index)
 }
 
-/// The index of a field in the static table, if its name is there with the first index given.
+/// Index of a field in the static table, given the first index of its name.
 #[inline]
 pub(super) fn exact(first: usize, name: &[u8], value: &[u8]) -> Option<usize> {
-    // Entries of one name stand together.
+    // Entries of one name are adjacent.
     let same = STATIC[first - 1..].iter().take_while(|entry| entry.0.as_bytes() == name);
     same.zip(first..).find(|(entry, _)| entry.1.as_bytes() == value).map(|(_, index)| index)
 }
 
-/// Slots by the hash of a name: its first index, or 0 where no name has the slot.
+/// Number of slots of the perfect hash.
 const SLOT_COUNT: usize = 256;
 
-/// The slots, and the multiplier by which no two names share one.
+/// First index of the name in each slot, or 0, and the multiplier for which no two names share a slot.
 static SLOTS: ([u8; SLOT_COUNT], u64) = slots();
 
 #[inline]
@@ -94,8 +93,7 @@ const fn slot(hash: u64, multiplier: u64) -> usize {
     (hash.wrapping_mul(multiplier) >> (u64::BITS - SLOT_COUNT.ilog2())) as usize
 }
 
-/// Tries odd multipliers until one keeps all names apart: of so few names in so many slots one in some hundreds
-/// does.
+/// Tries odd multipliers until one is perfect: for so few names and so many slots, one in some hundreds is.
 const fn slots() -> ([u8; SLOT_COUNT], u64) {
     let mut hashes = [0; STATIC.len()];
     let mut at = 0;

@@ -1,17 +1,17 @@
-//! The one decoder of escapes, and the one encoder.
+//! Decoder and encoder of percent-escapes.
 
-/// One character of a path as it is written.
+/// A character of a path, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// A byte as it is.
+    /// A byte without an escape.
     Raw(u8),
-    /// A byte behind `%XX`.
+    /// The byte of an escape `%XX`.
     Escaped(u8),
     /// A `%` that begins no escape.
     Percent,
 }
 
-/// The units of a path or a segment.
+/// Units of a path or a segment.
 pub(super) fn units(mut rest: &[u8]) -> impl Iterator<Item = Unit> + '_ {
     std::iter::from_fn(move || {
         let (&byte, after) = rest.split_first()?;
@@ -23,12 +23,12 @@ pub(super) fn units(mut rest: &[u8]) -> impl Iterator<Item = Unit> + '_ {
         let digit = |byte: u8| char::from(byte).to_digit(16);
         let (Some(high), Some(low)) = (digit(*high), digit(*low)) else { return Some(Unit::Percent) };
         rest = after;
-        // Two digits fit.
+        // Two digits fit a byte.
         Some(Unit::Escaped((high * 16 + low) as u8))
     })
 }
 
-/// The bytes that need no escape in a segment (RFC 3986 §3.3, `pchar`).
+/// Bytes that need no escape in a segment (RFC 3986 §3.3, `pchar`).
 pub(super) const fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
@@ -52,18 +52,18 @@ pub(super) const fn is_plain(byte: u8) -> bool {
         )
 }
 
-/// Writes a byte with its escape.
+/// Appends a byte as an escape.
 pub(super) fn push_escaped(byte: u8, out: &mut String) {
     let digit = |value: u8| char::from(b"0123456789ABCDEF"[usize::from(value & 15)]);
     out.extend(['%', digit(byte >> 4), digit(byte)]);
 }
 
-/// What a normal form stands for; `None` where that is no text. A `%` that begins no escape stands for itself.
+/// Decodes a normal form; `None` if the result is not UTF-8. A `%` that begins no escape is kept.
 pub(crate) fn unescape(text: &str) -> Option<String> {
     let byte = |unit| match unit {
         Unit::Raw(byte) | Unit::Escaped(byte) => byte,
         Unit::Percent => b'%',
     };
-    // Overlong forms and surrogates are no UTF-8.
+    // Overlong forms and surrogates are not UTF-8.
     String::from_utf8(units(text.as_bytes()).map(byte).collect()).ok()
 }

@@ -1,52 +1,53 @@
-//! The ways in which servers read a path.
+//! Readings of a path by various servers.
 
 use super::escape::{Unit, is_plain, push_escaped, units};
 use super::{Ambiguity, Spelling};
 
-/// How parameters of segments are read.
+/// Handling of segment parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parameters {
+enum SegmentParameters {
     /// As part of the segment.
     Keep,
-    /// Cut off at `;`, before escapes are decoded, as servlet containers do.
+    /// Cut off at `;`, before escapes are decoded, as in servlet containers.
     Cut,
     /// Cut off at `;` and at `%3B`.
     CutEscaped,
 }
 
-/// How dot segments are read.
+/// Handling of dot segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dots {
-    /// Dots are kept as segments.
+    /// Kept like other segments.
     Keep,
     /// Removed before escapes are decoded, so that escaped ones stay.
     RemoveLiteral,
-    /// Removed, however they are spelled.
+    /// Removed in every spelling.
     Remove,
 }
 
-/// One way to read a path.
+/// A way to read a path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
-    /// Escapes of characters that need none are decoded.
+pub(super) struct PathReading {
+    /// Decodes escapes of characters that need none.
     unescape: bool,
-    /// Repeated slashes are one.
+    /// Merges repeated slashes into one.
     merge: bool,
     dots: Dots,
-    parameters: Parameters,
+    parameters: SegmentParameters,
 }
 
-impl Reading {
+impl PathReading {
     pub(super) const NORMAL: Self =
-        Self { unescape: true, merge: true, dots: Dots::Remove, parameters: Parameters::Keep };
+        Self { unescape: true, merge: true, dots: Dots::Remove, parameters: SegmentParameters::Keep };
 
-    /// Writes `path` as it is read into `out`, which is cleared, and notes its spelling.
+    /// Writes this reading of `path` to `out`, which is cleared, and records the spelling.
     pub(super) fn write(self, path: &str, out: &mut String, spelling: &mut Spelling) {
         self.write_start(path, usize::MAX, out, spelling);
     }
 
-    /// Writes what a path is read as until it is longer than `reach`, and tells how many characters that has looked at. Only
-    /// where it is the whole path, no reading may have dot segments: they take off what was written.
+    /// Writes this reading until it is longer than `reach`; returns the number of characters examined. A
+    /// `reach` below the whole path requires a reading without dot segments, since these remove text written
+    /// before.
     fn write_start(self, path: &str, reach: usize, out: &mut String, spelling: &mut Spelling) -> usize {
         out.clear();
         let Some(rest) = path.strip_prefix('/') else {
@@ -67,7 +68,7 @@ impl Reading {
             if text.is_empty() && !is_last {
                 spelling.seen |= Spelling::EMPTY;
             }
-            // Up to parameters, or to what others take for a query.
+            // Up to parameters, or to an escaped query or fragment.
             let name =
                 [";", "%3F", "%23"].iter().fold(text, |name, end| name.split(end).next().unwrap_or(name));
             if matches!(name, "." | "..") {
@@ -80,14 +81,14 @@ impl Reading {
             };
             match text {
                 "" if self.merge && !is_last => out.truncate(start),
-                "." if removes => leave(out, start, is_last),
+                "." if removes => remove_segment(out, start, is_last),
                 ".." if removes => {
                     out.truncate(start);
                     match out.rfind('/') {
-                        Some(parent) => leave(out, parent, is_last),
+                        Some(parent) => remove_segment(out, parent, is_last),
                         None => {
                             spelling.note(Ambiguity::AboveRoot);
-                            leave(out, start, is_last);
+                            remove_segment(out, start, is_last);
                         }
                     }
                 }
@@ -97,7 +98,7 @@ impl Reading {
         steps
     }
 
-    /// Writes a segment up to `reach`, and tells how many characters of it that has looked at.
+    /// Writes a segment up to `reach`; returns the number of characters examined.
     fn segment(self, segment: &str, reach: usize, out: &mut String, spelling: &mut Spelling) -> usize {
         let start = out.len();
         let (mut high, mut steps, mut has_percent) = (Vec::new(), 0, false);
@@ -115,9 +116,9 @@ impl Reading {
                 let seen = if escaped { Spelling::ESCAPED_PARAMETERS } else { Spelling::PARAMETERS };
                 spelling.seen |= seen;
                 let is_cut = match self.parameters {
-                    Parameters::Keep => false,
-                    Parameters::Cut => !escaped,
-                    Parameters::CutEscaped => true,
+                    SegmentParameters::Keep => false,
+                    SegmentParameters::Cut => !escaped,
+                    SegmentParameters::CutEscaped => true,
                 };
                 if is_cut {
                     break;
@@ -133,7 +134,7 @@ impl Reading {
                 _ => {}
             }
             if byte.is_ascii() {
-                // A sequence ends where text goes on.
+                // Other text ends a multibyte sequence.
                 high.extend((!high.is_empty()).then_some(b' '));
             } else {
                 high.push(byte);
@@ -151,23 +152,23 @@ impl Reading {
         if !high.is_empty() && std::str::from_utf8(&high).is_err() {
             spelling.note(Ambiguity::NotUtf8);
         }
-        if has_percent && is_escaped_twice(&out[start..]) {
+        if has_percent && is_double_escaped(&out[start..]) {
             spelling.note(Ambiguity::DoubleEscape);
         }
         steps
     }
 }
 
-/// Takes off the segment that begins at `start`; a path that ends in it keeps the slash.
-fn leave(out: &mut String, start: usize, is_last: bool) {
+/// Removes the segment that begins at `start`; a path that ends in it keeps the slash.
+fn remove_segment(out: &mut String, start: usize, is_last: bool) {
     out.truncate(start);
     if is_last {
         out.push('/');
     }
 }
 
-/// Set where an escape is left when a segment in normal form is decoded.
-fn is_escaped_twice(segment: &str) -> bool {
+/// Returns true if decoding a segment in normal form leaves an escape.
+fn is_double_escaped(segment: &str) -> bool {
     let mut rest = segment;
     while let Some((_, behind)) = rest.split_once("%25") {
         if behind.len() >= 2 && behind.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit) {
@@ -178,23 +179,25 @@ fn is_escaped_twice(segment: &str) -> bool {
     false
 }
 
-/// What a segment costs besides its characters.
+/// Cost of a segment besides its characters.
 const SEGMENT: usize = 4;
-/// How many characters of one path may be looked at in all of its readings: about 100 µs.
+/// Maximum number of characters examined in all readings of a path: about 100 µs.
 const MOST_STEPS: usize = 32 * 1024;
 
-/// The first way to read `path` other than its normal form that `differs`, which looks at the first `reach` bytes and the
-/// one behind them. `spelling` is that of the path, and `cost` that of one look, in characters.
+/// Finds the first reading of `path` other than its normal form for which `differs` returns true. `differs`
+/// examines the first `reach` bytes and the one behind them, at a cost of `cost` characters; `spelling` is
+/// that of the path.
 ///
-/// Those that nothing in the path calls for are left out, and none is looked at twice. Of a path in which nothing leads
-/// up, no more is read than matters, so that its length does not.
+/// Readings without a cause in the spelling are skipped, and none is examined twice. If no segment leads up,
+/// only the relevant prefix of the path is read, so that its length does not matter.
 ///
 /// # Errors
-/// [`Ambiguity::TooLong`].
+/// [`Ambiguity::TooLong`] if the cost of all readings exceeds the bound.
 pub fn other_reading(
     path: &str,
     spelling: Spelling,
-    (reach, cost): (usize, usize),
+    reach: usize,
+    cost: usize,
     mut differs: impl FnMut(&str) -> bool,
 ) -> Result<Option<String>, Ambiguity> {
     let mut text = String::with_capacity(path.len().min(reach) + 16);
@@ -226,16 +229,51 @@ pub fn other_reading(
     Ok(None)
 }
 
-/// The ways to read a path that is spelled so.
-fn readings(spelling: Spelling) -> impl Iterator<Item = Reading> {
+/// The paths that a path is to servers which decode it and merge its slashes: first its normal form, then what it is without
+/// parameters, behind a host, and up to an escaped `?` or `#`. For whoever judges one path after the other. Nothing is
+/// foreseen where dot segments stand.
+///
+/// # Errors
+/// [`Ambiguity::TooLong`] for more than `most` paths.
+pub fn judged_forms(path: &str, spelling: Spelling, most: usize) -> Result<Vec<String>, Ambiguity> {
+    let mut forms: Vec<String> = Vec::new();
+    let (mut seen, mut steps) = (Spelling::default(), 0);
+    let parameters = parameters(spelling);
+    for part in parts(path, spelling) {
+        for &parameters in parameters {
+            let mut text = String::with_capacity(part.len());
+            steps += PathReading { parameters, ..PathReading::NORMAL }.write_start(
+                part,
+                usize::MAX,
+                &mut text,
+                &mut seen,
+            );
+            if !forms.contains(&text) {
+                forms.push(text);
+            }
+            if forms.len() > most || steps > MOST_STEPS {
+                return Err(Ambiguity::TooLong);
+            }
+        }
+    }
+    Ok(forms)
+}
+
+/// The ways to read the parameters of a path that is spelled so.
+fn parameters(spelling: Spelling) -> &'static [SegmentParameters] {
+    match (spelling.has(Spelling::PARAMETERS), spelling.has(Spelling::ESCAPED_PARAMETERS)) {
+        (false, false) => &[SegmentParameters::Keep],
+        (_, false) => &[SegmentParameters::Keep, SegmentParameters::Cut],
+        _ => &[SegmentParameters::Keep, SegmentParameters::Cut, SegmentParameters::CutEscaped],
+    }
+}
+
+/// The ways to read a path with this spelling.
+fn readings(spelling: Spelling) -> impl Iterator<Item = PathReading> {
     // Segments without their parameters may be empty or dots.
     let cut = spelling.has(Spelling::PARAMETERS | Spelling::ESCAPED_PARAMETERS);
     let choices = |is_open| if is_open { &[true, false][..] } else { &[true][..] };
-    let parameters = match (spelling.has(Spelling::PARAMETERS), spelling.has(Spelling::ESCAPED_PARAMETERS)) {
-        (false, false) => &[Parameters::Keep][..],
-        (_, false) => &[Parameters::Keep, Parameters::Cut][..],
-        _ => &[Parameters::Keep, Parameters::Cut, Parameters::CutEscaped][..],
-    };
+    let parameters = parameters(spelling);
     let dots = match (spelling.has(Spelling::DOTS), spelling.has(Spelling::ESCAPES)) {
         (false, _) => &[Dots::Remove][..],
         (true, false) => &[Dots::Remove, Dots::Keep][..],
@@ -248,12 +286,12 @@ fn readings(spelling: Spelling) -> impl Iterator<Item = Reading> {
         .flat_map(move |&unescape| merges.iter().map(move |&merge| (unescape, merge)))
         .flat_map(with_dots)
         .flat_map(move |(unescape, merge, dots)| {
-            parameters.iter().map(move |&parameters| Reading { unescape, merge, dots, parameters })
+            parameters.iter().map(move |&parameters| PathReading { unescape, merge, dots, parameters })
         })
 }
 
-/// The path, and what of it is the path to those who take two slashes for the beginning of a host (RFC 3986 §4.2; a URL
-/// of WHATWG skips further slashes first), or an escaped `?` or `#` for the end.
+/// The whole path, and its part for servers that treat two slashes as the start of a host (RFC 3986 §4.2;
+/// WHATWG URLs skip further slashes first), or an escaped `?` or `#` as the end.
 fn parts(path: &str, spelling: Spelling) -> Vec<&str> {
     let mut starts = vec![Some(0)];
     starts.extend(behind_hosts(path));
@@ -272,8 +310,8 @@ fn parts(path: &str, spelling: Spelling) -> Vec<&str> {
     parts
 }
 
-/// Where the path begins behind each segment that may be a host: one behind segments that are empty, perhaps without
-/// their parameters. `None` where nothing is behind it.
+/// Start of the path behind each segment that may be a host: a segment behind empty ones, with or without
+/// parameters. `None` if nothing follows it.
 fn behind_hosts(path: &str) -> Vec<Option<usize>> {
     let slashes: Vec<usize> = path.match_indices('/').map(|(at, _)| at).collect();
     let segment = |at: usize| {
@@ -294,16 +332,16 @@ fn behind_hosts(path: &str) -> Vec<Option<usize>> {
     hosts.into_iter().map(|host| slashes.get(host + 1).copied()).collect()
 }
 
-/// How often escapes are decoded at the most.
+/// Maximum rounds of decoding.
 const ROUNDS: usize = 4;
 
-/// The reading of an ambiguous path that separates most: escapes are decoded until none is left, and backslashes
-/// separate. `None` where a server could leave the path upwards, or see what cannot be foreseen: dot segments,
-/// parameters, `?` and `#`, two slashes at the front, control characters, overlong forms of UTF-8, `%u`, escapes of
-/// escapes of escapes.
+/// The most permissive reading of an ambiguous path: escapes are decoded repeatedly, and backslashes are
+/// separators. `None` if a server could leave the path upwards, or in unpredictable cases: dot segments,
+/// parameters, `?` and `#`, two slashes at the front, control characters, overlong UTF-8, `%u`, triple
+/// escapes.
 ///
-/// A prefix of a route that some reading begins with, this one begins with too: the routes that a reading matches lie
-/// between those of the normal form and those of this one.
+/// Any prefix of a route that some reading begins with is a prefix of this reading, too: the routes that a
+/// reading matches are between those of the normal form and those of this one.
 #[must_use]
 pub fn loosest(path: &str) -> Option<String> {
     let mut bytes = path.as_bytes().to_vec();
@@ -332,18 +370,17 @@ pub fn loosest(path: &str) -> Option<String> {
             _ => push_escaped(byte, &mut text),
         }
     }
-    // To some, a host begins here.
+    // For some servers, a host begins here.
     if text.starts_with("//") {
         return None;
     }
     let mut spelling = Spelling::default();
     let mut out = String::with_capacity(text.len());
-    Reading::NORMAL.write(&text, &mut out, &mut spelling);
+    PathReading::NORMAL.write(&text, &mut out, &mut spelling);
     (!spelling.has(Spelling::DOTS)).then_some(out)
 }
 
-/// Set for the beginning of a longer form than a character needs, which lax decoders take for ASCII, and for the last
-/// byte alone of none.
+/// Returns true for the start of an overlong sequence, which lax decoders treat as ASCII.
 fn is_overlong(pair: &[u8]) -> bool {
     matches!(pair, [0xC0 | 0xC1, _] | [0xE0, 0x80..=0x9F] | [0xF0, 0x80..=0x8F])
 }

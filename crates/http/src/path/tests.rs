@@ -86,7 +86,7 @@ fn ambiguous_paths_have_a_reason() {
         ("/%e0%80%af", Some(NotUtf8)),
         ("/%c3a%a9", Some(NotUtf8)),
         ("/%c3/%a9", Some(NotUtf8)),
-        // The gravest reason, whatever comes first.
+        // The gravest reason counts, in any order.
         ("/%2541/%2f", Some(EscapedSlash)),
         ("/%2541/%zz", Some(BadEscape)),
         ("/%2f/%5c", Some(Backslash)),
@@ -104,11 +104,11 @@ fn ambiguous_paths_have_a_reason() {
     }
 }
 
-/// All readings of a path but the normal form.
+/// All readings of a path except the normal form.
 fn readings(path: &str) -> Vec<String> {
     let normal = normalize(path);
     let mut all = Vec::new();
-    let other = other_reading(path, normal.spelling, (usize::MAX, 0), |text| {
+    let other = other_reading(path, normal.spelling, usize::MAX, 0, |text| {
         if text != normal.text {
             all.push(text.to_owned());
         }
@@ -166,7 +166,7 @@ fn servers_may_read_a_path_otherwise() {
 }
 
 #[test]
-fn dot_segments_beside_what_decides_on_them_are_told() {
+fn mixed_dot_segments_are_detected() {
     for (path, mixed) in [
         ("/a/../b", false),
         ("/a/./b/", false),
@@ -191,10 +191,10 @@ fn dot_segments_beside_what_decides_on_them_are_told() {
 }
 
 #[test]
-fn look_ups_count_by_their_cost() {
+fn lookups_count_by_their_cost() {
     let read = |path: &str, cost| {
         let mut looks = 0;
-        let other = other_reading(path, normalize(path).spelling, (64, cost), |_| {
+        let other = other_reading(path, normalize(path).spelling, 64, cost, |_| {
             looks += 1;
             false
         });
@@ -206,20 +206,20 @@ fn look_ups_count_by_their_cost() {
     let (looks, other) = read(odd, 10_000);
     assert!(looks <= 4, "{looks}");
     assert_eq!(other, Err(Ambiguity::TooLong));
-    // Those of honest clients do not end there, however many routes there are.
+    // Ordinary paths do not exceed the bound, however many routes there are.
     assert_eq!(read("/app;jsessionid=A", 8000).1, Ok(None));
 }
 
-/// A path of this length, filled up between two ends.
+/// A path of length `length`, filled between two ends.
 fn filled(start: &str, filling: &str, end: &str, length: usize) -> String {
     let times = (length - start.len() - end.len()) / filling.len();
     [start, &filling.repeat(times), end].concat()
 }
 
-/// How much is written for a path, and what comes of it.
+/// Number of characters written for a path, and the result.
 fn effort(path: &str, reach: usize) -> (usize, Result<Option<String>, Ambiguity>) {
     let mut written = 0;
-    let other = other_reading(path, normalize(path).spelling, (reach, 0), |text| {
+    let other = other_reading(path, normalize(path).spelling, reach, 0, |text| {
         written += text.len();
         false
     });
@@ -227,7 +227,7 @@ fn effort(path: &str, reach: usize) -> (usize, Result<Option<String>, Ambiguity>
 }
 
 #[test]
-fn long_paths_have_no_end_of_readings() {
+fn readings_of_long_paths_are_bounded() {
     let odd = "//x/%61;b/%3bc//./%3f/";
     for (filling, end) in [
         ("%61;b/%3bc//./%3f/", "/x/../%2e/"),
@@ -239,7 +239,8 @@ fn long_paths_have_no_end_of_readings() {
     ] {
         let path = filled(odd, filling, end, 8192);
         let (written, other) = effort(&path, 6);
-        // Three characters for one that is looked at, at the most; the first reading is written in any case.
+        // At most three characters are written per character examined; the first reading is written in any
+        // case.
         assert!(written <= 3 * 32 * 1024, "{filling}: {written}");
         assert_eq!(other, Err(Ambiguity::TooLong), "{filling}");
         assert_eq!(effort(&filled(odd, filling, end, 80), 6).1, Ok(None), "{filling}");
@@ -247,7 +248,7 @@ fn long_paths_have_no_end_of_readings() {
 }
 
 #[test]
-fn no_honest_path_is_too_long() {
+fn ordinary_paths_are_not_too_long() {
     for (start, filling, end) in [
         ("/g/", "aGVsbG8", ""),
         ("/g/%20", "aGVsbG8", "%3D%3D"),
@@ -293,7 +294,7 @@ fn the_loosest_reading_decodes_everything() {
     }
 }
 
-/// The normal form by the book: decode segment by segment, then walk.
+/// Reference implementation of the normal form: decode segment by segment, then resolve dots.
 fn oracle(path: &str) -> Option<Vec<Vec<u8>>> {
     let mut segments: Vec<Vec<u8>> = Vec::new();
     let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
@@ -332,12 +333,12 @@ fn oracle(path: &str) -> Option<Vec<Vec<u8>>> {
 
 proptest! {
     #[test]
-    fn what_is_read_of_a_path_decides(
+    fn a_partial_reading_suffices(
         path in "/(/|a|b|%61|;a|%3b|%3f|\\.|%2e|\\.\\./|/\\.\\.|%20|%c3%a9){0,16}", reach in 0_usize..8
     ) {
         let starts = |limit| {
             let mut all = Vec::new();
-            let other = other_reading(&path, normalize(&path).spelling, (limit, 0), |text| {
+            let other = other_reading(&path, normalize(&path).spelling, limit, 0, |text| {
                 let start = text[..text.len().min(reach + 1)].to_owned();
                 if !all.contains(&start) {
                     all.push(start);
@@ -351,7 +352,7 @@ proptest! {
     }
 
     #[test]
-    fn the_normal_form_is_one_and_final(
+    fn normalization_is_idempotent_and_agrees_with_the_oracle(
         path in "/([a.%2eEfF/;\\\\05cCbB3 d-]|%2e|%2f|%3b|%25|%61|%c3%a9|\\.\\./|//){0,12}"
     ) {
         let form = normalize(&path);
@@ -372,5 +373,38 @@ proptest! {
         if form.spelling.is_single() {
             prop_assert!(readings(&path).is_empty());
         }
+    }
+}
+
+#[test]
+fn what_is_judged_is_every_path_that_a_server_may_see() {
+    let forms = |path: &str| {
+        let normal = normalize(path);
+        let forms = judged_forms(path, normal.spelling, 4)?;
+        assert_eq!(forms[0], normal.text, "{path}: the normal form comes first");
+        Ok::<_, Ambiguity>(forms)
+    };
+    for (path, wanted) in [
+        ("/", &["/"][..]),
+        ("*", &["*"]),
+        ("/a//b", &["/a/b"]),
+        ("/%61/%7Eb", &["/a/~b"]),
+        ("/app;jsessionid=1/x", &["/app;jsessionid=1/x", "/app/x"]),
+        ("/app/x;jsessionid=1.node2", &["/app/x;jsessionid=1.node2", "/app/x"]),
+        ("/a;b/c;d", &["/a;b/c;d", "/a/c"]),
+        ("/;x/admin", &["/;x/admin", "/admin", "/"]),
+        ("/admin%3bx", &["/admin;x", "/admin"]),
+        ("/a;b%3Bc", &["/a;b;c", "/a"]),
+        ("/a%3Bb;c", &["/a;b;c", "/a;b", "/a"]),
+        ("//x/admin", &["/x/admin", "/admin"]),
+        ("//x", &["/x", "/"]),
+        ("///x/admin", &["/x/admin", "/admin"]),
+        ("//x/admin;a", &["/x/admin;a", "/x/admin", "/admin;a", "/admin"]),
+        ("/wiki/What%3F", &["/wiki/What%3F", "/wiki/What"]),
+    ] {
+        assert_eq!(forms(path).unwrap(), wanted, "{path}");
+    }
+    for path in ["//x/a;b%3Bc;d%3F", &format!("/;{}", "a".repeat(33_000)), &"/;a".repeat(20_000)] {
+        assert_eq!(forms(path), Err(Ambiguity::TooLong), "{path:.20}");
     }
 }

@@ -1,48 +1,48 @@
-//! In which form the reader of a short message wants it (RFC 9110 §12.5.1).
+//! Content negotiation for short messages (RFC 9110 §12.5.1).
 //!
-//! Enough of Accept for the bodies of errors, which exist in the forms of [`Form`]. It refuses to negotiate anything
-//! else, never fails, and looks at no more than [`MAX_RANGES`] ranges; what it cannot read, it skips.
+//! Supports just enough of Accept for error pages, which exist in the formats of [`MessageFormat`]. It never
+//! fails, and reads at most [`MAX_RANGES`] ranges; invalid ones are skipped.
 
-/// How many media ranges are looked at.
+/// Maximum number of media ranges that are read.
 pub const MAX_RANGES: usize = 32;
 
-/// The forms of a short message.
+/// Format of a short message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
-    /// Plain text, for whoever says nothing.
+pub enum MessageFormat {
+    /// Plain text, the default.
     #[default]
     Text,
     /// A page for browsers.
     Html,
-    /// JSON.
+    /// JSON, as `application/json`.
     Json,
-    /// JSON as RFC 9457 describes problems.
+    /// Problem details (RFC 9457), as `application/problem+json`.
     Problem,
 }
 
-/// The forms with their media types and ranges; the first is for clients to which all are the same.
-const FORMS: [(Form, &[u8], &[u8]); 4] = [
-    (Form::Text, b"text/plain", b"text/*"),
-    (Form::Html, b"text/html", b"text/*"),
-    (Form::Json, b"application/json", b"application/*"),
-    (Form::Problem, b"application/problem+json", b"application/*"),
+/// Formats with their media type and range; the first one is for clients without a preference.
+const FORMS: [(MessageFormat, &[u8], &[u8]); 4] = [
+    (MessageFormat::Text, b"text/plain", b"text/*"),
+    (MessageFormat::Html, b"text/html", b"text/*"),
+    (MessageFormat::Json, b"application/json", b"application/*"),
+    (MessageFormat::Problem, b"application/problem+json", b"application/*"),
 ];
 
-/// The form that the values of the Accept fields prefer, in the order in which they came: that with the greatest
-/// weight, of several the one that is named first. Who wants none of them gets text.
-pub fn form<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Form {
-    let mut wishes = [const { Wish::NONE }; FORMS.len()];
+/// The format preferred by the values of the Accept fields, in order of arrival: the one with the highest
+/// weight, and of several the one that is named first. A client that accepts none of them gets text.
+pub fn form<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> MessageFormat {
+    let mut preferences = [const { Preference::NONE }; FORMS.len()];
     let ranges = values.into_iter().flat_map(|value| value.split(|&byte| byte == b','));
     for (at, range) in ranges.take(MAX_RANGES).enumerate() {
         let mut parts = range.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
         let name = parts.next().unwrap_or_default();
         let Some(quality) = quality(parts) else { continue };
-        for (wish, (_, exact, kind)) in wishes.iter_mut().zip(FORMS) {
+        for (wish, (_, exact, kind)) in preferences.iter_mut().zip(FORMS) {
             wish.note(specificity(name, exact, kind), quality, at);
         }
     }
-    let mut best = (Form::Text, &Wish::NONE);
-    for (wish, (form, ..)) in wishes.iter().zip(FORMS) {
+    let mut best = (MessageFormat::Text, &Preference::NONE);
+    for (wish, (form, ..)) in preferences.iter().zip(FORMS) {
         let first = wish.quality == best.1.quality && wish.at < best.1.at;
         if wish.quality > best.1.quality || wish.quality > 0 && first {
             best = (form, wish);
@@ -51,16 +51,16 @@ pub fn form<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Form {
     best.0
 }
 
-/// What the most specific range says of one form.
-struct Wish {
+/// Preference for one format, by the most specific range.
+struct Preference {
     specificity: u8,
-    /// From 0 to 1000.
+    /// Weight in thousandths, at most 1000.
     quality: u16,
-    /// The place of the range.
+    /// Index of the range.
     at: usize,
 }
 
-impl Wish {
+impl Preference {
     const NONE: Self = Self { specificity: 0, quality: 0, at: usize::MAX };
 
     fn note(&mut self, specificity: u8, quality: u16, at: usize) {
@@ -72,7 +72,7 @@ impl Wish {
     }
 }
 
-/// 3 for the type itself, 2 for all of its kind, 1 for everything, 0 for something else.
+/// Specificity of a range: 3 for the type itself, 2 for its major type, 1 for `*/*`, 0 for no match.
 fn specificity(range: &[u8], exact: &[u8], kind: &[u8]) -> u8 {
     if range.eq_ignore_ascii_case(exact) {
         3
@@ -83,7 +83,7 @@ fn specificity(range: &[u8], exact: &[u8], kind: &[u8]) -> u8 {
     }
 }
 
-/// The weight among the parameters (RFC 9110 §12.4.2), in thousandths; `None` where it is malformed.
+/// Weight among the parameters (RFC 9110 §12.4.2), in thousandths; `None` if it is malformed.
 pub(super) fn quality<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> Option<u16> {
     for parameter in parameters {
         let [b'q' | b'Q', b'=', weight @ ..] = parameter else { continue };
@@ -105,43 +105,46 @@ pub(super) fn quality<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use super::{Form, MAX_RANGES, form};
+    use super::{MAX_RANGES, MessageFormat, form};
 
     #[test]
-    fn everybody_gets_the_form_that_is_asked_for() {
+    fn preferred_formats() {
         for (accept, expected) in [
-            ("", Form::Text),
-            ("*/*", Form::Text),
-            ("text/*", Form::Text),
-            ("text/html", Form::Html),
-            ("text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8", Form::Html),
-            ("text/plain, text/html", Form::Text),
-            ("text/html;q=0.9, text/plain", Form::Text),
-            ("text/html, application/json", Form::Html),
-            ("application/json", Form::Json),
-            ("Application/JSON; charset=utf-8", Form::Json),
-            ("application/json;q=0", Form::Text),
-            ("application/json, text/plain, */*", Form::Json),
-            ("text/plain, application/json", Form::Text),
-            ("text/html;q=0.5, application/json;q=0.51", Form::Json),
-            ("text/*;q=0.9, application/*;q=0.8", Form::Text),
-            ("application/*", Form::Json),
-            ("application/problem+json", Form::Problem),
-            ("application/problem+json, application/json", Form::Problem),
-            ("application/json;q=0.5, application/problem+json", Form::Problem),
-            ("*/*;q=0.1, application/json;q=0.05", Form::Text),
-            ("*/*, text/*;q=0", Form::Json),
-            ("application/json;q=2", Form::Text),
-            ("application/json;q=NaN", Form::Text),
-            ("application/json;q=1.000", Form::Json),
-            ("application/json;q=0.0001", Form::Text),
-            ("image/png", Form::Text),
-            (",,;;q=,", Form::Text),
+            ("", MessageFormat::Text),
+            ("*/*", MessageFormat::Text),
+            ("text/*", MessageFormat::Text),
+            ("text/html", MessageFormat::Html),
+            (
+                "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8",
+                MessageFormat::Html,
+            ),
+            ("text/plain, text/html", MessageFormat::Text),
+            ("text/html;q=0.9, text/plain", MessageFormat::Text),
+            ("text/html, application/json", MessageFormat::Html),
+            ("application/json", MessageFormat::Json),
+            ("Application/JSON; charset=utf-8", MessageFormat::Json),
+            ("application/json;q=0", MessageFormat::Text),
+            ("application/json, text/plain, */*", MessageFormat::Json),
+            ("text/plain, application/json", MessageFormat::Text),
+            ("text/html;q=0.5, application/json;q=0.51", MessageFormat::Json),
+            ("text/*;q=0.9, application/*;q=0.8", MessageFormat::Text),
+            ("application/*", MessageFormat::Json),
+            ("application/problem+json", MessageFormat::Problem),
+            ("application/problem+json, application/json", MessageFormat::Problem),
+            ("application/json;q=0.5, application/problem+json", MessageFormat::Problem),
+            ("*/*;q=0.1, application/json;q=0.05", MessageFormat::Text),
+            ("*/*, text/*;q=0", MessageFormat::Json),
+            ("application/json;q=2", MessageFormat::Text),
+            ("application/json;q=NaN", MessageFormat::Text),
+            ("application/json;q=1.000", MessageFormat::Json),
+            ("application/json;q=0.0001", MessageFormat::Text),
+            ("image/png", MessageFormat::Text),
+            (",,;;q=,", MessageFormat::Text),
         ] {
             assert_eq!(form([accept.as_bytes()]), expected, "{accept}");
         }
-        assert_eq!(form([&b"image/png"[..], b"application/json"]), Form::Json);
+        assert_eq!(form([&b"image/png"[..], b"application/json"]), MessageFormat::Json);
         let far = format!("{}application/json", "a/b,".repeat(MAX_RANGES));
-        assert_eq!(form([far.as_bytes()]), Form::Text);
+        assert_eq!(form([far.as_bytes()]), MessageFormat::Text);
     }
 }

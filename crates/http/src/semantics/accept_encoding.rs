@@ -1,26 +1,26 @@
-//! In which coding a client wants content (RFC 9110 §12.5.3).
+//! Negotiation of content codings (RFC 9110 §12.5.3).
 //!
-//! Only codings that are offered are looked for. It never fails, and looks at no more than [`MAX_MEMBERS`] members of
-//! the field, however many come; a member that cannot be read is skipped.
+//! Only offered codings are considered. It never fails, and reads at most [`MAX_MEMBERS`] members of all
+//! fields together; invalid members are skipped.
 
 use super::accept::quality;
 
-/// How many members are looked at.
+/// Maximum number of members that are read.
 pub const MAX_MEMBERS: usize = 32;
 
-/// A content coding that responses can get here.
+/// A supported content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
-    /// Zstandard (RFC 8878).
+    /// Zstandard (RFC 8878), named `zstd`.
     Zstd,
-    /// Brotli (RFC 7932).
+    /// Brotli (RFC 7932), named `br`.
     Brotli,
-    /// gzip (RFC 1952).
+    /// gzip (RFC 1952), named `gzip`.
     Gzip,
 }
 
 impl Coding {
-    /// Its name in `Content-Encoding`.
+    /// Name of the coding in `Content-Encoding`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,15 +35,15 @@ impl Coding {
             2 if name.eq_ignore_ascii_case(b"br") => Some(Self::Brotli),
             4 if name.eq_ignore_ascii_case(b"gzip") => Some(Self::Gzip),
             4 if name.eq_ignore_ascii_case(b"zstd") => Some(Self::Zstd),
-            // Means the same (RFC 9110 §8.4.1.3).
+            // An alias (RFC 9110 §8.4.1.3).
             6 if name.eq_ignore_ascii_case(b"x-gzip") => Some(Self::Gzip),
             _ => None,
         }
     }
 }
 
-/// The coding of `offered` that the values of the Accept-Encoding fields prefer; of several with the same weight the one
-/// that is offered first. `None`: the content as it is.
+/// The coding of `offered` preferred by the values of the Accept-Encoding fields; of several with equal
+/// weight the one that is offered first. `None` means no coding.
 pub fn choose<'a>(values: impl IntoIterator<Item = &'a [u8]>, offered: &[Coding]) -> Option<Coding> {
     let mut weights = [None; 3];
     let (mut identity, mut others) = (None, None);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_members_are_not_looked_at() {
+    fn the_number_of_members_is_bounded() {
         let far = format!("{}gzip", "x,".repeat(MAX_MEMBERS));
         assert_eq!(choose([far.as_bytes()], &ALL), None);
     }

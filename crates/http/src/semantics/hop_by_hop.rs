@@ -1,11 +1,10 @@
-//! Fields that are for one connection only, and what becomes of them on the way through
-//! (RFC 9110 §7.6.1, RFC 9113 §8.2.2).
+//! Connection-specific fields, and their removal by a proxy (RFC 9110 §7.6.1, RFC 9113 §8.2.2).
 
 use http::Method;
 
 use crate::head::{Fields, Known, KnownSet};
 
-/// Fields that are for one connection, or that a server must not get from there.
+/// Fields of a connection, and others that a server must not get from a client.
 const OF_CONNECTION: KnownSet = KnownSet::of(&[
     Known::Connection,
     Known::KeepAlive,
@@ -17,9 +16,9 @@ const OF_CONNECTION: KnownSet = KnownSet::of(&[
     Known::Http2Settings,
 ]);
 
-/// Takes the fields of one connection out of a request. `TE: trailers` stays, because servers that send
-/// trailers (gRPC) want to see it. Gives the value of `Upgrade` for the server: those of `protocols` that the client asks
-/// for, in its order.
+/// Removes the connection-specific fields of a request. `TE: trailers` stays, because servers that send
+/// trailers (gRPC) expect it. Returns the value of `Upgrade` for the server: the requested protocols that are
+/// among `protocols`, in the client's order.
 pub fn clean_request(fields: &mut Fields, protocols: &[Box<str>]) -> Option<Vec<u8>> {
     if !fields.may_have(OF_CONNECTION) {
         return None;
@@ -33,7 +32,7 @@ pub fn clean_request(fields: &mut Fields, protocols: &[Box<str>]) -> Option<Vec<
     upgrade
 }
 
-/// How many times a request may still be forwarded, where it says so and that means anything (RFC 9110 §7.6.2).
+/// Value of `Max-Forwards`, for the methods to which it applies (RFC 9110 §7.6.2).
 #[must_use]
 pub fn forwards_left(method: &Method, fields: &Fields) -> Option<u64> {
     if !matches!(*method, Method::OPTIONS | Method::TRACE) {
@@ -43,23 +42,23 @@ pub fn forwards_left(method: &Method, fields: &Fields) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    // More than can be counted is as good as the most that can.
+    // Saturates at the maximum.
     Some(std::str::from_utf8(digits).ok()?.parse().unwrap_or(u64::MAX))
 }
 
-/// Counts this forwarding.
+/// Decrements `Max-Forwards` of a forwarded request.
 pub fn count_forward(method: &Method, fields: &mut Fields) {
     if let Some(left) = forwards_left(method, fields) {
         fields.set_known(Known::MaxForwards, left.saturating_sub(1).to_string().as_bytes());
     }
 }
 
-/// Takes the fields of one connection out of a response.
+/// Removes the connection-specific fields of a response.
 pub fn clean_response(fields: &mut Fields) {
     clean(fields, RESPONSE);
 }
 
-/// The same of a response, where `Proxy` and `HTTP2-Settings` mean nothing.
+/// Fields of a connection in a response, where `Proxy` and `HTTP2-Settings` have no meaning.
 const RESPONSE: KnownSet = KnownSet::of(&[
     Known::Connection,
     Known::KeepAlive,
@@ -69,19 +68,19 @@ const RESPONSE: KnownSet = KnownSet::of(&[
     Known::Te,
 ]);
 
-/// Takes out the fields with these names, and those that `Connection` names unless they frame or route the message.
+/// Removes the fields `names_out`, and those listed by `Connection` unless they frame or route the message.
 fn clean(fields: &mut Fields, names_out: KnownSet) {
     if !fields.may_have(names_out) {
         return;
     }
-    // Most of the time nothing else is said.
+    // Fast path: usually there are no other options.
     if !fields.all(Known::Connection).all(is_plain_option) {
         drop_named(fields);
     }
     fields.remove_all(names_out);
 }
 
-/// Takes out the fields that `Connection` names.
+/// Removes the fields listed by `Connection`.
 #[cold]
 fn drop_named(fields: &mut Fields) {
     let options = fields.all(Known::Connection).flat_map(names).filter(|name| !is_plain_option(name));
@@ -93,12 +92,12 @@ fn drop_named(fields: &mut Fields) {
     }
 }
 
-/// `close` and `keep-alive`, which are most of what is said and name no field worth looking for here.
+/// Matches `close` and `keep-alive`, the usual options, which name no field to be removed.
 fn is_plain_option(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"close") || name.eq_ignore_ascii_case(b"keep-alive")
 }
 
-/// The elements of a list, without parameters.
+/// Elements of a list, without parameters.
 fn names(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|byte| *byte == b',')
@@ -106,12 +105,12 @@ fn names(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|name| !name.is_empty())
 }
 
-/// The protocols of a list (RFC 9110 §7.8).
+/// Protocols of a list (RFC 9110 §7.8).
 fn protocols_in(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|protocol| !protocol.is_empty())
 }
 
-/// What `Upgrade` of a request asks for, without what is not among `protocols`.
+/// Value of `Upgrade` for the server: the requested protocols among `protocols`.
 fn offered(fields: &Fields, protocols: &[Box<str>]) -> Option<Vec<u8>> {
     let passes = |asked: &&[u8]| protocols.iter().any(|known| asked.eq_ignore_ascii_case(known.as_bytes()));
     let asked = fields.all(Known::Upgrade).flat_map(protocols_in).filter(passes);
@@ -123,7 +122,7 @@ fn offered(fields: &Fields, protocols: &[Box<str>]) -> Option<Vec<u8>> {
     })
 }
 
-/// Whether a response with 101 names protocols, and only those that `offered`, the `Upgrade` of its request, has
+/// Returns true if a 101 response names protocols, and only ones of `offered`, the `Upgrade` of its request
 /// (RFC 9110 §15.2.2).
 #[must_use]
 pub fn agrees(response: &Fields, offered: &[u8]) -> bool {
@@ -163,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn trailers_stay_wanted() {
+    fn te_trailers_is_kept() {
         let mut fields: Fields = [("te", "gzip;q=0.5, trailers"), ("connection", "te")].into_iter().collect();
         clean_request(&mut fields, &[]);
         assert_eq!(fields.iter().collect::<Vec<_>>(), [(&b"te"[..], &b"trailers"[..])]);
     }
 
     #[test]
-    fn a_server_is_offered_what_passes_of_what_the_client_asks_for() {
+    fn permitted_protocols_are_offered_to_the_server() {
         let both = &["websocket", "foo/2"][..];
         for (asked, passed, offered) in [
             (&["websocket"][..], &["websocket"][..], Some("websocket")),
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_agrees_to_what_it_was_offered() {
+    fn a_server_may_agree_to_offered_protocols_only() {
         for (agreed, offered, agrees) in [
             (&["websocket"][..], "websocket", true),
             (&["WEBSOCKET"], "websocket", true),
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_connection_field_counts() {
+    fn every_connection_field_is_read() {
         let all = [("connection", "x-a"), ("connection", "x-b"), ("x-a", "1"), ("x-b", "2")];
         let mut fields: Fields = all.into_iter().collect();
         clean_response(&mut fields);

@@ -1,18 +1,18 @@
-//! Names of fields that a client must not choose, once, for heads and trailers of both versions.
+//! Names of fields that clients must not set, in heads and trailers of both versions.
 //!
-//! Servers that pass fields in the manner of CGI (RFC 3875 §4.1.18) write `-` as `_`, and many write every byte so that
-//! is no letter or digit: `X_Forwarded_For`, `X.Forwarded.For` and `X~Forwarded~For` all become `HTTP_X_FORWARDED_FOR`.
-//! Names count as the same here if such a server could take one for the other ([`same`]).
+//! Servers that expose fields as CGI variables (RFC 3875 §4.1.18) map `-` to `_`, and many map every byte
+//! that is neither letter nor digit: `X_Forwarded_For`, `X.Forwarded.For` and `X~Forwarded~For` all become
+//! `HTTP_X_FORWARDED_FOR`. Names that such a server cannot distinguish count as equal ([`same`]).
 
 use std::sync::Arc;
 
 use http::header::HeaderName;
 
 use super::HeaderRules;
-use crate::head::{Fields, Known};
+use crate::head::{Fields, Known, KnownSet};
 
-/// Fields that have no place in trailers (RFC 9110 §6.5.1): they frame or route the message, concern one
-/// connection, authenticate, describe the content, or control what is done with it.
+/// Fields that must not be trailers (RFC 9110 §6.5.1): they frame or route the message, concern one
+/// connection, authenticate, describe the content, or control its processing.
 const NOT_IN_TRAILERS: [&str; 25] = [
     "authorization",
     "cache-control",
@@ -41,9 +41,9 @@ const NOT_IN_TRAILERS: [&str; 25] = [
     "x-http-method-override",
 ];
 
-/// Fields that say who the client is or how it came, besides all of [`FAMILIES`]: those of the standard, and those in
-/// which CDNs, clouds and other proxies name the client, its certificate, or what was asked for, to servers. Each has at
-/// most 31 letters.
+/// Fields that identify the client or its path to the server, besides all of [`FAMILIES`]: standard ones, and
+/// those by which CDNs, clouds and other proxies report the client, its certificate, or the original target
+/// to servers. Each has at most 31 letters.
 const CLAIMS: [&str; 66] = [
     "ali-cdn-real-ip",
     "cdn-src-ip",
@@ -113,8 +113,8 @@ const CLAIMS: [&str; 66] = [
     "x-url-scheme",
 ];
 
-/// Those of [`CLAIMS`] that say what was asked for. Some frameworks and authentication servers believe them rather than the
-/// request line, so that a client that sends them is served another path than the one that its route was chosen by.
+/// Those of [`CLAIMS`] that give the original target. Some frameworks and authentication servers prefer them
+/// to the request line, so that a client could get another path than the one that its route was selected by.
 const ORIGINAL_TARGET: [&str; 9] = [
     "x-envoy-original-host",
     "x-envoy-original-path",
@@ -127,8 +127,8 @@ const ORIGINAL_TARGET: [&str; 9] = [
     "x-rewrite-url",
 ];
 
-/// Beginnings of names that say it too. The parts of a client's certificate have names for each part, which differ from one
-/// proxy to the next.
+/// Prefixes of further such names. Proxies report each part of a client's certificate in a field of its own,
+/// and the names vary.
 const FAMILIES: [&str; 7] = [
     "cf-client-cert-",
     "ssl-client-",
@@ -139,7 +139,7 @@ const FAMILIES: [&str; 7] = [
     "x-ssl-",
 ];
 
-/// The byte that CGI would write for each byte of a name, with small letters: one class for all that is no letter or digit.
+/// CGI mapping of each byte of a name, in lower case: one class for everything but letters and digits.
 const FOLDED: [u8; 256] = {
     let mut table = [b'-'; 256];
     let mut byte = 0;
@@ -152,8 +152,8 @@ const FOLDED: [u8; 256] = {
     table
 };
 
-/// The lengths of the names in [`CLAIMS`] by their first letter, a bit for each: most fields of a request are known
-/// by that to be none.
+/// Lengths of the names in [`CLAIMS`] by first letter, a bit for each, which rules out most fields of a
+/// request.
 const LENGTHS: [u32; 26] = {
     let mut lengths = [0; 26];
     let mut at = 0;
@@ -165,7 +165,7 @@ const LENGTHS: [u32; 26] = {
     lengths
 };
 
-/// Where the names in [`CLAIMS`] that begin with a letter stand there.
+/// Range in [`CLAIMS`] of the names with each first letter.
 const PLACES: [(u8, u8); 26] = {
     let mut places = [(0, 0); 26];
     let mut at = 0;
@@ -180,7 +180,7 @@ const PLACES: [(u8, u8); 26] = {
     places
 };
 
-/// Whether a field says who the client is or how it came, which only a proxy may say.
+/// Returns true for fields that identify the client or its path, which only a proxy may set.
 #[must_use]
 #[inline]
 pub fn is_claim(name: impl AsRef<[u8]>) -> bool {
@@ -194,38 +194,63 @@ pub fn is_claim(name: impl AsRef<[u8]>) -> bool {
         CLAIMS[usize::from(from)..usize::from(to)].iter()
     };
     (bytes.len() < 32 && LENGTHS[letter] >> bytes.len() & 1 == 1 && claims().any(|claim| same(bytes, claim)))
-        || (matches!(first, b'c' | b's' | b'x') && FAMILIES.iter().any(|family| is_of(bytes, family)))
+        || families(first).iter().any(|family| is_of(bytes, family))
 }
 
-/// Whether a name goes on after one of [`FAMILIES`].
+/// The members of [`FAMILIES`] with this first letter.
+fn families(first: u8) -> &'static [&'static str] {
+    match first {
+        b'c' => &FAMILIES[..1],
+        b's' => &FAMILIES[1..2],
+        b'x' => &FAMILIES[2..],
+        _ => &[],
+    }
+}
+
+/// Like [`is_claim`], for a field with a known number, which decides for most fields of a request.
+#[inline]
+fn claims(known: Known, name: &[u8]) -> bool {
+    if known == Known::Other { is_claim(name) } else { KNOWN_CLAIMS.has(known) }
+}
+
+const KNOWN_CLAIMS: KnownSet = KnownSet::of(&[
+    Known::Forwarded,
+    Known::XForwardedFor,
+    Known::XForwardedHost,
+    Known::XForwardedPort,
+    Known::XForwardedProto,
+    Known::XRequestId,
+]);
+
+/// Returns true for names that extend one of [`FAMILIES`].
 fn is_of(name: &[u8], family: &str) -> bool {
     name.len() > family.len() && same(&name[..family.len()], family)
 }
 
-/// Takes out of the head of an untrusted client what it claims of itself. `keep_original`: applications are written for
-/// clients that say `X-Original-URL` and the like.
+/// Removes the claims from the head of an untrusted client. `keep_original` keeps `X-Original-URL` and the
+/// like, for applications that expect them from clients.
 pub fn drop_claims(fields: &mut Fields, keep_original: bool) {
     let is_kept = |name: &[u8]| keep_original && ORIGINAL_TARGET.iter().any(|known| same(name, known));
-    fields.retain(|_, name| !is_claim(name) || is_kept(name));
+    fields.retain(|known, name| !claims(known, name) || is_kept(name));
 }
 
-/// Takes out of any head what could be mistaken for a claim, or for a field that `rules` set or take out. No proxy
-/// writes such names: behind a trusted one they are its client's.
+/// Removes fields that could be mistaken for a claim, or for a field that `rules` set or remove. No proxy
+/// writes such names: behind a trusted proxy they come from its client.
 pub fn drop_lookalikes(fields: &mut Fields, rules: &HeaderRules) {
-    fields.retain(|_, name| !is_claim(name) || is_plain(name));
+    fields.retain(|known, name| !claims(known, name) || is_plain(name));
     if !rules.is_empty() {
-        // The names themselves are what the rules are for.
+        // The exact names are handled by the rules.
         fields.retain(|_, name| !ruled(rules).any(|rule| rule.as_bytes() != name && same(name, rule)));
     }
 }
 
-/// The fields that a route sets or takes out of requests, which no trailer may bring back. Shared, because a body may come
-/// long after a reload has changed the route.
+/// Fields that a route sets or removes in requests, which trailers must not restore. Shared, because a body
+/// may arrive long after a reload has changed the route.
 #[derive(Debug)]
 pub struct TrailerRules(Box<[HeaderName]>);
 
 impl TrailerRules {
-    /// The names in all of these changes; `None` where there are none.
+    /// Names in all of these rules; `None` if there are none.
     #[must_use]
     pub fn of(all: &[&HeaderRules]) -> Option<Arc<Self>> {
         let named = |rules: &HeaderRules| ruled_names(rules).cloned().collect::<Vec<_>>();
@@ -238,21 +263,21 @@ impl TrailerRules {
     }
 }
 
-/// Takes out of the trailers of a request what has no place there, and whatever a client must not say in a head.
-/// `rules`: those of the request's route.
+/// Removes trailers of a request that must not be trailers, and those that a client must not set in a head.
+/// `rules` are those of the request's route.
 pub fn clean_request_trailers(trailers: &mut Fields, rules: Option<&TrailerRules>) {
     trailers.retain(|_, name| may_trail(name, rules));
 }
 
-/// Takes out of `Trailer` of a request what [`clean_request_trailers`] would take out of its trailers: a server may
-/// look there for what it is to expect.
+/// Removes names from `Trailer` of a request that [`clean_request_trailers`] would remove from its trailers,
+/// since a server may rely on that list.
 pub fn clean_trailer_names(fields: &mut Fields, rules: Option<&TrailerRules>) {
     if !fields.contains(Known::Trailer) {
         return;
     }
     let names = || fields.all(Known::Trailer).flat_map(|value| value.split(|byte| *byte == b','));
     let names = || names().map(<[u8]>::trim_ascii).filter(|name| !name.is_empty());
-    let may = |name: &&[u8]| crate::h1::is_name(name) && may_trail(name, rules);
+    let may = |name: &&[u8]| crate::field::is_name(name) && may_trail(name, rules);
     if names().all(|name| may(&name)) {
         return;
     }
@@ -264,7 +289,7 @@ pub fn clean_trailer_names(fields: &mut Fields, rules: Option<&TrailerRules>) {
     }
 }
 
-/// Takes out of the trailers of a response what has no place there.
+/// Removes trailers of a response that must not be trailers.
 pub fn clean_response_trailers(trailers: &mut Fields) {
     trailers.retain(|_, name| !is_misplaced(name));
 }
@@ -277,7 +302,7 @@ fn is_misplaced(name: &[u8]) -> bool {
     NOT_IN_TRAILERS.iter().any(|known| same(name, known))
 }
 
-/// The names that rules set or take out.
+/// Names that rules set or remove.
 fn ruled(rules: &HeaderRules) -> impl Iterator<Item = &str> {
     ruled_names(rules).map(HeaderName::as_str)
 }
@@ -286,13 +311,13 @@ fn ruled_names(rules: &HeaderRules) -> impl Iterator<Item = &HeaderName> {
     rules.remove.iter().chain(rules.set.iter().map(|(name, _)| name))
 }
 
-/// Whether a name is written with small letters, digits and `-` alone, as proxies write those of [`CLAIMS`].
+/// Returns true for names of lower-case letters, digits and `-` alone, as proxies write those of [`CLAIMS`].
 fn is_plain(name: &[u8]) -> bool {
     name.iter().all(|byte| FOLDED[usize::from(*byte)] == *byte)
 }
 
-/// Whether a server could take one name for the other: they are equal but for case, and for which byte stands where there is
-/// neither a letter nor a digit.
+/// Returns true if a server could mistake one name for the other: they are equal except for case, and for the
+/// bytes that are neither letters nor digits.
 #[must_use]
 pub fn same(name: impl AsRef<[u8]>, known: impl AsRef<[u8]>) -> bool {
     let (name, known) = (name.as_ref(), known.as_ref());
@@ -316,7 +341,20 @@ mod tests {
         names
     }
 
-    /// What a name may have beside letters, digits and `-` (RFC 9110 §5.6.2).
+    #[test]
+    fn the_documentation_names_each_of_them() {
+        let page = include_str!("../../../../docs/how-to/headers.md");
+        let (_, section) = page.split_once("### All fields that are removed").unwrap();
+        let (_, section) = section.split_once("`trusted_proxies`").unwrap();
+        let (section, _) = section.split_once("\n### ").unwrap();
+        let mut named: Vec<String> = section.split('`').skip(1).step_by(2).map(str::to_lowercase).collect();
+        named.sort();
+        let mut removed = [&CLAIMS[..], &FAMILIES[..]].concat();
+        removed.sort_unstable();
+        assert_eq!(named, removed);
+    }
+
+    /// Bytes that a name may contain besides letters, digits and `-` (RFC 9110 §5.6.2).
     const ODD: [&str; 14] = ["!", "#", "$", "%", "&", "'", "*", "+", ".", "^", "_", "`", "|", "~"];
 
     const SAID: [&str; 63] = [
@@ -386,7 +424,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_name_of_the_table_is_found_by_its_length_however_it_is_written() {
+    fn every_claim_is_found_in_any_spelling() {
         for claim in CLAIMS {
             assert!(is_claim(claim) && is_claim(claim.to_ascii_uppercase()), "{claim}");
             for byte in ODD {
@@ -399,8 +437,11 @@ mod tests {
             assert!(HeaderName::from_bytes(claim.as_bytes()).is_ok_and(|name| name.as_str() == claim));
         }
         assert!(CLAIMS.is_sorted());
+        for known in Known::ALL {
+            assert_eq!(claims(known, known.name().as_bytes()), is_claim(known.name()), "{known:?}");
+        }
         for family in FAMILIES {
-            assert!(b"csx".contains(&family.as_bytes()[0]), "{family}");
+            assert!(families(family.as_bytes()[0]).contains(&family), "{family}");
             assert!(!is_claim(family) || CLAIMS.contains(&family), "{family}");
             for byte in ODD {
                 let twin = format!("{}Dn", family.replace('-', byte));
@@ -429,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_claims_of_itself_is_dropped_from_heads_and_trailers() {
+    fn claims_of_a_client_are_dropped_from_heads_and_trailers() {
         let kept =
             ["accept", "client-certs", "forwarded-by", "x-forward", "x-requested-with", "x-requests-id"];
         let mut head = fields(&[&SAID[..], &kept].concat());
@@ -441,7 +482,7 @@ mod tests {
         let mut with_target: Vec<_> = SAID.into_iter().filter(asked).chain(kept).collect();
         with_target.sort_unstable();
         assert_eq!(names(&head), with_target);
-        // Behind a trusted proxy only those go that no proxy writes.
+        // Behind a trusted proxy, only names that proxies do not write are removed.
         let mut head = fields(&[&SAID[..], &kept].concat());
         drop_lookalikes(&mut head, &HeaderRules::default());
         assert!(
@@ -454,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rules_are_for_cannot_be_said_by_another_name_or_later() {
+    fn fields_of_rules_cannot_be_set_by_lookalikes_or_trailers() {
         let rules = HeaderRules {
             remove: vec![HeaderName::from_static("x-internal")],
             set: vec![(HeaderName::from_static("x-user"), HeaderValue::from_static("nobody").into())],
@@ -479,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_trailer_names_only_what_may_come() {
+    fn trailer_lists_permitted_names_only() {
         let rules =
             HeaderRules { remove: vec![HeaderName::from_static("remote-user")], ..HeaderRules::default() };
         let rules = TrailerRules::of(&[&rules]);
@@ -500,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn what_frames_routes_or_authenticates_is_no_trailer() {
+    fn framing_routing_and_authentication_are_no_trailers() {
         for clean in [clean_response_trailers, |trailers: &mut Fields| clean_request_trailers(trailers, None)]
         {
             let more = ["content_length", "content.length", "set*cookie", "grpc-status", "etag", "x-sum"];

@@ -1,27 +1,27 @@
-//! Changes to the fields of a message that a configuration asks for.
+//! Configured changes to the fields of a message.
 
 use http::{HeaderName, HeaderValue};
 
 use super::variables::{FieldTemplate, VariableValues};
 use crate::head::Fields;
 
-/// Changes to a header, made in this order.
+/// Changes to the fields of a message, applied in this order.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderRules {
-    /// Fields that are taken out.
+    /// Names of fields to remove.
     pub remove: Vec<HeaderName>,
-    /// Fields that take the place of those of the same name.
+    /// Fields that replace those of the same name.
     pub set: Vec<(HeaderName, FieldValue)>,
-    /// Fields that come beside those of the same name.
+    /// Fields added beside those of the same name.
     pub add: Vec<(HeaderName, FieldValue)>,
 }
 
-/// The value of a field that a rule sets or adds.
+/// Value of a field that a rule sets or adds.
 #[derive(Clone, Debug)]
 pub enum FieldValue {
-    /// The same for every message.
+    /// A value that is the same for every message.
     Fixed(HeaderValue),
-    /// One that is made for each message.
+    /// A value computed for each message.
     Template(FieldTemplate),
 }
 
@@ -32,13 +32,13 @@ impl From<HeaderValue> for FieldValue {
 }
 
 impl HeaderRules {
-    /// Whether nothing is changed.
+    /// Returns true without changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
     }
 
-    /// Whether a value is made for each message.
+    /// Returns true if a value is computed for each message.
     #[must_use]
     pub fn uses_variables(&self) -> bool {
         self.values().any(|value| matches!(value, FieldValue::Template(_)))
@@ -48,7 +48,7 @@ impl HeaderRules {
         self.set.iter().chain(&self.add).map(|(_, value)| value)
     }
 
-    /// Changes `fields`; variables are what `values` says.
+    /// Applies the rules to `fields`, with variables from `values`.
     pub fn apply(&self, fields: &mut Fields, values: &impl VariableValues) {
         for name in &self.remove {
             fields.remove_named(name.as_str().as_bytes());
@@ -69,13 +69,13 @@ impl HeaderRules {
         }
     }
 
-    /// The same rules with the values that variables have now.
+    /// Replaces templates by their current values.
     #[must_use]
     pub fn filled(&self, values: &impl VariableValues) -> Self {
         let fixed = |(name, value): &(HeaderName, FieldValue)| {
             let value = match value {
                 FieldValue::Fixed(value) => value.clone(),
-                // What is filled in has only bytes of values.
+                // The result has valid bytes only.
                 FieldValue::Template(template) => HeaderValue::from_bytes(&template.fill(values)).ok()?,
             };
             Some((name.clone(), value.into()))
@@ -93,7 +93,7 @@ mod tests {
     use super::super::variables::{FieldVariable, TemplatePiece};
     use super::*;
 
-    /// A client and nothing else.
+    /// Provides the client alone.
     struct Client(&'static [u8]);
 
     impl VariableValues for Client {

@@ -1,39 +1,39 @@
-//! VariableValues of fields that are made for each message: text with variables in it.
+//! Templates of field values: text with variables.
 //!
-//! A template is compiled once, with the configuration. It refuses to know where values come from: [`VariableValues`] says that.
+//! A template is compiled once, with the configuration. [`VariableValues`] provides the values.
 
-/// What can stand in a template for something that is known of a request or of its response.
+/// A variable of a request or its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldVariable {
-    /// The address of the client.
+    /// IP address of the client.
     Client,
     /// Source port of the client.
     ClientPort,
-    /// The host that was asked for, without port.
+    /// Requested host, without port.
     Host,
     /// Scheme: `https` or `http`.
     Scheme,
     /// Method of the request.
     Method,
-    /// The path as it came.
+    /// Path as received, not normalised.
     Path,
-    /// The query as it came, without the `?`.
+    /// Query as received, without the `?`.
     Query,
-    /// Path and query as they came.
+    /// Path and query as received.
     Uri,
-    /// The id of the request.
+    /// Identifier of the request.
     Id,
-    /// The name of the route.
+    /// Name of the route.
     Route,
-    /// The address of the server that made the response.
+    /// Address of the server that sent the response.
     Server,
-    /// The version of TLS.
+    /// TLS version of the connection.
     TlsVersion,
     /// Cipher suite of the connection.
     TlsCipher,
-    /// The server name that the client asked TLS for.
+    /// Server name that the client requested in TLS.
     TlsSni,
-    /// The common name of the client's certificate.
+    /// Common name of the client certificate.
     CertificateName,
     /// Subject of the client certificate.
     CertificateSubject,
@@ -45,19 +45,19 @@ pub enum FieldVariable {
     CertificateDns,
     /// URIs of the client certificate.
     CertificateUri,
-    /// The SHA-256 of the certificate.
+    /// SHA-256 of the client certificate.
     CertificateFingerprint,
-    /// The end of its validity.
+    /// End of the client certificate's validity.
     CertificateEnd,
 }
 
-/// The values of variables for one message.
+/// Values of variables for one message.
 pub trait VariableValues {
-    /// Writes the value of a variable behind `out`; nothing where there is none.
+    /// Appends the value of a variable to `out`; nothing if it has none.
     fn write(&self, variable: FieldVariable, out: &mut Vec<u8>);
 }
 
-/// No values: for rules that have no variables.
+/// No values: for rules without variables.
 pub struct NoValues;
 
 impl VariableValues for NoValues {
@@ -67,9 +67,9 @@ impl VariableValues for NoValues {
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TemplatePiece {
-    /// Text as it is, which may stand in the value of a field.
+    /// Literal text, valid in a field value.
     Text(Box<[u8]>),
-    /// The value of a variable.
+    /// Placeholder for the value of a variable.
     Variable(FieldVariable),
 }
 
@@ -79,18 +79,18 @@ impl From<&str> for TemplatePiece {
     }
 }
 
-/// The value of a field with variables in it.
+/// A field value with variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldTemplate(Box<[TemplatePiece]>);
 
 impl FieldTemplate {
-    /// A template of these pieces.
+    /// Creates a template of these pieces.
     pub fn new(pieces: impl IntoIterator<Item = TemplatePiece>) -> Self {
         Self(pieces.into_iter().collect())
     }
 
-    /// The value for one message. Bytes of variables that would end a field, or that no value may have (RFC 9110 §5.5),
-    /// become blanks; there are none at its ends.
+    /// Computes the value for one message. Bytes of variables that are not permitted in field values (RFC
+    /// 9110 §5.5) become spaces; surrounding whitespace is removed.
     #[must_use]
     pub fn fill(&self, values: &impl VariableValues) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_variable_says_stays_within_its_value() {
+    fn variables_cannot_end_their_field() {
         let template = FieldTemplate::new([
             TemplatePiece::Variable(FieldVariable::TlsSni),
             TemplatePiece::from(";"),
@@ -137,7 +137,7 @@ mod tests {
         for byte in 0..=255_u8 {
             let bytes = &*Vec::leak(vec![b'a', byte, b'b']);
             let value = template.fill(&Anything(bytes));
-            assert!(crate::h1::is_text(&value) && value.len() == 4, "{}", value.escape_ascii());
+            assert!(crate::field::is_text(&value) && value.len() == 4, "{}", value.escape_ascii());
         }
         let alone = FieldTemplate::new([TemplatePiece::Variable(FieldVariable::Host)]);
         for (said, value) in [

@@ -1,4 +1,4 @@
-//! The guard of HTTP/1 requests, from outside.
+//! The guard of HTTP/1 requests, through its public interface.
 
 mod accepted;
 mod chunks;
@@ -10,25 +10,25 @@ mod splits;
 mod writer;
 
 use offramp_http::Http1Fault;
-use offramp_http::h1::{Framing, Guard, Limits, Outcome, RequestHead};
+use offramp_http::h1::{Guard, GuardOutcome, HeadLimits, RequestFraming, RequestHead};
 
-/// What became of a stream.
+/// Result of feeding a stream to the guard.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Story {
     pub(crate) requests: Vec<Request>,
     pub(crate) end: Option<End>,
-    /// How many bytes passed.
+    /// Number of bytes that passed.
     pub(crate) passed: usize,
 }
 
-/// A request, with its places counted from the start of the stream.
+/// A request, with positions counted from the start of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) start: usize,
     pub(crate) head: RequestHead,
-    /// Where its head ends.
+    /// End of its head.
     pub(crate) body: usize,
-    /// Where the message ends, if it does.
+    /// End of the message, if it has one.
     pub(crate) end: Option<usize>,
 }
 
@@ -39,9 +39,9 @@ pub(crate) enum End {
     Over,
 }
 
-/// Feeds a stream in pieces that end at the given places, as a caller does. Requests to switch protocols are
-/// all turned down.
-pub(crate) fn feed(stream: &[u8], limits: Limits, ends: impl IntoIterator<Item = usize>) -> Story {
+/// Feeds a stream in pieces that end at the given positions, as a caller does. Requests to switch protocols
+/// are all declined.
+pub(crate) fn feed(stream: &[u8], limits: HeadLimits, ends: impl IntoIterator<Item = usize>) -> Story {
     let mut guard = Guard::new(limits);
     let mut story = Story::default();
     for end in ends.into_iter().chain([stream.len()]) {
@@ -51,16 +51,16 @@ pub(crate) fn feed(stream: &[u8], limits: Limits, ends: impl IntoIterator<Item =
             story.passed += inspected.pass;
             assert!(story.passed <= end.max(start));
             match inspected.outcome {
-                Outcome::Wait => break,
-                Outcome::Head(head) => {
+                GuardOutcome::Wait => break,
+                GuardOutcome::Head(head) => {
                     let ended = head.framing.is_empty().then_some(story.passed);
                     story.requests.push(Request { start, head, body: story.passed, end: ended });
                     guard.stayed();
                 }
-                Outcome::End => story.requests.last_mut().unwrap().end = Some(story.passed),
-                Outcome::Http2 => return Story { end: Some(End::Http2), ..story },
-                Outcome::Over => return Story { end: Some(End::Over), ..story },
-                Outcome::Refused(fault) => return Story { end: Some(End::Refused(fault)), ..story },
+                GuardOutcome::End => story.requests.last_mut().unwrap().end = Some(story.passed),
+                GuardOutcome::Http2 => return Story { end: Some(End::Http2), ..story },
+                GuardOutcome::Over => return Story { end: Some(End::Over), ..story },
+                GuardOutcome::Refused(fault) => return Story { end: Some(End::Refused(fault)), ..story },
             }
         }
     }
@@ -69,10 +69,10 @@ pub(crate) fn feed(stream: &[u8], limits: Limits, ends: impl IntoIterator<Item =
 
 /// Feeds a stream at once, with the default limits.
 pub(crate) fn whole(stream: &[u8]) -> Story {
-    feed(stream, Limits::default(), [])
+    feed(stream, HeadLimits::default(), [])
 }
 
-/// The refusal of a stream.
+/// The fault of a stream.
 pub(crate) fn refusal(stream: &[u8]) -> Option<Http1Fault> {
     match whole(stream).end {
         Some(End::Refused(fault)) => Some(fault),
@@ -80,8 +80,8 @@ pub(crate) fn refusal(stream: &[u8]) -> Option<Http1Fault> {
     }
 }
 
-/// The framing of the first request, where the stream has nothing behind it.
-pub(crate) fn framing(stream: &[u8]) -> Option<Framing> {
+/// Framing of the first request of a stream that ends with it.
+pub(crate) fn framing(stream: &[u8]) -> Option<RequestFraming> {
     let story = whole(stream);
     assert_eq!(story.end, None, "{:?}", String::from_utf8_lossy(stream));
     story.requests.first().map(|request| request.head.framing)

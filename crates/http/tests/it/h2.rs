@@ -1,4 +1,4 @@
-//! Connections of HTTP/2 in both roles.
+//! HTTP/2 connections in both roles.
 
 mod frames;
 mod growth;
@@ -6,3 +6,4 @@ mod hostile;
 mod rig;
 mod rules;
 mod server;
+mod states;

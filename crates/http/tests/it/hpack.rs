@@ -1,4 +1,4 @@
-//! Header blocks of HTTP/2, from outside.
+//! Header blocks of HTTP/2, through the public interface.
 
 mod examples;
 mod faults;
@@ -6,10 +6,10 @@ mod forms;
 mod laws;
 
 use offramp_http::HpackFault;
-use offramp_http::head::Kind;
-use offramp_http::hpack::Decoder;
+use offramp_http::field::FieldClass;
+use offramp_http::hpack::HpackDecoder;
 
-/// A field as its bytes.
+/// A field by its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) name: Vec<u8>,
@@ -26,22 +26,21 @@ pub(crate) fn field(name: &str, value: &str) -> Field {
     Field::new(name.as_bytes(), value.as_bytes())
 }
 
-/// The fields of a block, with their sizes and lines looked at, and whether what they are is what it would be if they had
-/// come as literals.
-pub(crate) fn read(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, HpackFault> {
+/// Fields of a block; checks their sizes, lines and classes against those of literals.
+pub(crate) fn read(decoder: &mut HpackDecoder, block: &[u8]) -> Result<Vec<Field>, HpackFault> {
     let mut fields = Vec::new();
     decoder.decode(block, |field| {
         let (name, value) = (field.name(), field.value());
         assert_eq!(field.size(), name.len() + value.len() + 32);
         assert_eq!(field.line(), [name, b": ", value, b"\r\n"].concat());
-        assert_eq!(field.kind(), Kind::of(name, value));
+        assert_eq!(field.kind(), FieldClass::of(name, value));
         fields.push(Field::new(name, value));
     })?;
     Ok(fields)
 }
 
-/// What the dynamic table holds, the newest first, asked by index.
-pub(crate) fn table(decoder: &mut Decoder) -> Vec<Field> {
+/// Content of the dynamic table, the newest entry first, read by index.
+pub(crate) fn table(decoder: &mut HpackDecoder) -> Vec<Field> {
     let held: Vec<Field> =
         (62..127).map_while(|index: u8| read(decoder, &[0x80 | index]).ok()).flatten().collect();
     assert_eq!(decoder.size(), held.iter().map(|field| field.name.len() + field.value.len() + 32).sum());

@@ -1,5 +1,5 @@
-//! The laws of the crate, from outside: only requests with one reading pass, and header blocks are read as they were
-//! written, and both roles of HTTP/2 understand each other and bear peers that break rules.
+//! Properties of the crate's public interface: only requests with a single reading pass, header blocks
+//! round-trip, and both roles of HTTP/2 interoperate and tolerate peers that violate the protocol.
 
 mod h1;
 mod h2;

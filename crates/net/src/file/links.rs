@@ -1,4 +1,4 @@
-//! Symbolic links below a root, step by step.
+//! Resolution of symbolic links below a root, step by step.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,26 +6,26 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat};
 use rustix::io::Errno;
 
-use super::{File, WITHIN, Wait, cached, cold, opened};
+use super::{OpenFile, WITHIN, Wait, cached, cold, opened};
 
-/// The most links on the way to a file, as in the kernel.
+/// Maximum number of links on the way to a file, as in the kernel.
 const MOST: usize = 40;
 
-/// Opens the file at a path below a root on which there are no symbolic links. It does not wait for the other end of a
-/// FIFO.
+/// Opens the file at a path below a root that contains no symbolic links. Does not wait for the other end of
+/// a FIFO.
 ///
 /// # Errors
-/// What the kernel says: `ELOOP` where there is a link; [`io::ErrorKind::WouldBlock`] where it would have to wait and must
-/// not.
-pub fn open_direct(root: impl AsFd, path: &str, wait: Wait) -> io::Result<File> {
+/// Errors of the system call: `ELOOP` if a component is a link; [`io::ErrorKind::WouldBlock`] if it would
+/// block and `wait` forbids that.
+pub fn open_direct(root: impl AsFd, path: &str, wait: Wait) -> io::Result<OpenFile> {
     opened(root.as_fd(), path, WITHIN | ResolveFlags::NO_SYMLINKS, wait)
 }
 
-/// The path without symbolic links that a path below a root leads to; empty for the root itself.
+/// Resolves all symbolic links of a path below a root; the result is empty for the root itself.
 ///
 /// # Errors
-/// What the kernel says: `EXDEV` where a link leads out of the root, `ELOOP` where there are too many.
-/// [`io::ErrorKind::WouldBlock`] where it would have to wait and must not.
+/// Errors of the system calls: `EXDEV` if a link leads out of the root, `ELOOP` for too many links.
+/// [`io::ErrorKind::WouldBlock`] if it would block and `wait` forbids that.
 pub fn resolve(root: impl AsFd, path: &str, wait: Wait) -> io::Result<String> {
     let root = root.as_fd();
     let mut place: Vec<String> = Vec::new();
@@ -53,7 +53,7 @@ pub fn resolve(root: impl AsFd, path: &str, wait: Wait) -> io::Result<String> {
     Ok(place.join("/"))
 }
 
-/// Where the last segment of a path leads, if it is a link; the others are none.
+/// Target of the last segment of a path, if that is a link. The segments before it are not links.
 fn target(root: BorrowedFd<'_>, path: &str, wait: Wait) -> io::Result<Option<String>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = WITHIN | ResolveFlags::NO_SYMLINKS | cached(wait);
@@ -63,7 +63,7 @@ fn target(root: BorrowedFd<'_>, path: &str, wait: Wait) -> io::Result<Option<Str
         return Ok(None);
     }
     let target = readlinkat(&fd, c"", Vec::new())?.into_string();
-    // A name that is not UTF-8 is that of no file that is served.
+    // Served paths are UTF-8, so a target that is not UTF-8 cannot be served.
     target.map(Some).map_err(|_| Errno::NOENT.into())
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_lead_to_their_places() {
+    fn links_are_resolved() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         fs::create_dir_all(path.join("private/sub")).unwrap();

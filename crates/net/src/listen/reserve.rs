@@ -1,4 +1,4 @@
-//! Listening sockets that nobody is to accept on for a while, and that may be needed again.
+//! Listening sockets that are taken out of service and may be needed again.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,42 +8,46 @@ use rustix::net::{Shutdown, listen, shutdown, sockopt};
 
 use super::BACKLOG;
 
-/// The sockets of one address, each once. Workers that accept on them tell when they have stopped: from then on a socket
-/// that can be suspended refuses clients, and keeps its port.
+/// The sockets of one address, each once. Workers report when they have stopped accepting on them: from then
+/// on a socket that can be suspended refuses clients and keeps its port.
 #[derive(Debug)]
 pub struct Reserve {
-    state: Mutex<State>,
+    state: Mutex<ReserveState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ReserveState {
     fds: Vec<OwnedFd>,
-    /// Whether the sockets are suspended when nobody accepts on them.
+    /// Suspends sockets once no acceptor uses them.
     suspends: bool,
-    /// Acceptors that go on.
+    /// Number of acceptors that have not stopped yet.
     left: usize,
-    /// Whether each acceptor has a socket of its own.
+    /// Set if each acceptor has a socket of its own.
     is_each_own: bool,
-    /// Whether they are accepted on again.
+    /// Set after [`Reserve::resume`].
     in_use: bool,
 }
 
 impl Reserve {
-    /// Keeps `fds`, at least one, on which so many acceptors accept now. Where `suspends` is not set, who connects waits.
+    /// Keeps `fds`, at least one, which `acceptors` acceptors use now. Without `suspends`, clients queue in
+    /// the backlog.
     #[must_use]
     pub fn new(fds: Vec<OwnedFd>, acceptors: usize, suspends: bool) -> Self {
         let is_each_own = fds.len() == acceptors;
-        Self { state: Mutex::new(State { fds, suspends, left: acceptors, is_each_own, in_use: false }) }
+        Self {
+            state: Mutex::new(ReserveState { fds, suspends, left: acceptors, is_each_own, in_use: false }),
+        }
     }
 
-    /// The acceptor of this number, which has the socket of this number if there are as many, has stopped.
+    /// Records that acceptor number `acceptor` has stopped. If there are as many sockets as acceptors, it
+    /// owns the socket of that number.
     pub fn stopped(&self, acceptor: usize) {
         let mut state = self.state();
         state.left = state.left.saturating_sub(1);
         if state.in_use || !state.suspends {
             return;
         }
-        // One that cannot be suspended keeps who connects waiting.
+        // Clients of a socket that cannot be suspended wait in its backlog.
         if state.is_each_own {
             let _ = state.fds.get(acceptor).map(suspend);
         } else if state.left == 0 {
@@ -51,7 +55,7 @@ impl Reserve {
         }
     }
 
-    /// Copies of the descriptors, `count` at least. The sockets stay as they are.
+    /// Duplicates the descriptors, to at least `count`. The sockets stay as they are.
     ///
     /// # Errors
     /// No descriptor is free.
@@ -60,39 +64,40 @@ impl Reserve {
         (0..count.max(fds.len())).map(|at| fds[at % fds.len()].try_clone()).collect()
     }
 
-    /// Has the sockets listen again, for good.
+    /// Makes the sockets listen again, for good.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Errors of listen(2).
     pub fn resume(&self) -> io::Result<()> {
         let mut state = self.state();
         state.in_use = true;
         if state.suspends { state.fds.iter().try_for_each(resume) } else { Ok(()) }
     }
 
-    /// Whether they listen again.
+    /// Returns true after [`Reserve::resume`].
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.state().in_use
     }
 
-    /// Whoever panicked with the lock has left nothing half done that matters.
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// Ignores poisoning: a panic under the lock leaves a consistent state.
+    fn state(&self) -> MutexGuard<'_, ReserveState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Has a listening TCP socket refuse connections, and keeps its port: no other user's process can take it until the socket
-/// is closed. Who waits in its queue is reset. [`resume`] undoes it, unless the kernel picked the port.
+/// Makes a listening TCP socket refuse connections while it keeps its port: no process of another user can
+/// bind it until the socket is closed. Queued clients are reset. [`resume`] undoes it, unless the kernel
+/// picked the port.
 fn suspend(fd: &OwnedFd) -> io::Result<()> {
-    // On Linux a listening socket becomes one that is only bound, as HAProxy uses it to pause.
+    // On Linux, shutdown turns a listening socket into a bound one; HAProxy pauses listeners the same way.
     shutdown(fd, Shutdown::Read)?;
-    // With it another process could bind the port as long as this one does not listen.
+    // With SO_REUSEADDR another process could bind the port while this one does not listen.
     sockopt::set_socket_reuseaddr(fd, false)?;
     Ok(())
 }
 
-/// Has a socket listen, whether it was suspended or not.
+/// Makes a suspended or listening socket listen.
 fn resume(fd: &OwnedFd) -> io::Result<()> {
     sockopt::set_socket_reuseaddr(fd, true)?;
     listen(fd, BACKLOG)?;
@@ -110,7 +115,7 @@ mod tests {
     use crate::Address;
 
     fn sockets(count: usize) -> (SocketAddr, Vec<OwnedFd>) {
-        // A port that was picked by the kernel is not kept.
+        // A port that the kernel picked is not kept.
         let picked = open(&Address::Tcp("127.0.0.1:0".parse().unwrap()), 1).unwrap();
         let free = bound_address(&picked[0]).unwrap();
         drop(picked);
@@ -130,7 +135,7 @@ mod tests {
         assert!(!is_refused(address), "one still accepts");
         reserve.stopped(0);
         assert!(is_refused(address));
-        // As servers bind: with SO_REUSEADDR.
+        // Servers bind with SO_REUSEADDR.
         let taken = TcpListener::bind(address).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         let beside = Address::Tcp((Ipv4Addr::UNSPECIFIED, address.port()).into());
@@ -145,13 +150,13 @@ mod tests {
             poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() > 0
         };
         assert!(copies.iter().any(waits), "who connects now is accepted");
-        // A worker that was late does not stop those that accept now.
+        // A late report of an old worker does not suspend sockets in use.
         reserve.stopped(0);
         assert!(reserve.is_in_use() && copies.iter().all(|fd| sockopt::socket_acceptconn(fd).unwrap()));
     }
 
     #[test]
-    fn a_socket_that_several_share_is_suspended_after_the_last_of_them() {
+    fn a_shared_socket_is_suspended_after_its_last_acceptor() {
         let (address, fds) = sockets(1);
         let reserve = Reserve::new(fds, 2, true);
         reserve.stopped(0);

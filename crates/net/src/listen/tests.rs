@@ -5,7 +5,7 @@ fn free() -> Address {
     Address::Tcp("127.0.0.1:0".parse().unwrap())
 }
 
-/// What is tried out takes nothing from what is in force.
+/// A change under trial takes no connections from the sockets in use.
 #[test]
 fn a_socket_beside_an_own_one_takes_no_connection_before_it_is_started() {
     let own = open(&Address::Tcp("0.0.0.0:0".parse().unwrap()), 1).unwrap();
@@ -53,7 +53,7 @@ fn adopted_sockets_are_for_every_worker() {
     let address = bound_address(&group[0]).unwrap();
     let more = adopt(group, 4).unwrap();
     assert_eq!(more.len(), 4);
-    // They are bound by themselves: each has a queue of its own.
+    // Each has a queue of its own.
     assert!(more.iter().all(|fd| bound_address(fd) == Some(address) && shares_address(fd)));
     let ids = |fds: &[OwnedFd]| queues(fds).len();
     assert_eq!(ids(&more), 4);
@@ -78,7 +78,7 @@ fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
     let live = open(&address, 1).unwrap();
     assert_eq!(open(&address, 1).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     drop(live);
-    // Whose backlog is full is alive as well, and is asked without waiting.
+    // A socket with a full backlog is alive, too, and the probe does not block.
     let narrow = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).unwrap();
     let path = dir.path().join("narrow");
     bind(&narrow, &SocketAddrUnix::new(&path).unwrap()).unwrap();
@@ -107,7 +107,7 @@ fn a_live_socket_of_another_type_stays_and_a_stale_one_goes() {
 }
 
 #[test]
-fn what_is_no_socket_is_never_removed() {
+fn files_that_are_no_sockets_are_never_removed() {
     let dir = tempfile::tempdir().unwrap();
     let (file, folder) = (dir.path().join("file"), dir.path().join("folder"));
     fs::write(&file, "x").unwrap();
@@ -127,7 +127,7 @@ fn what_is_no_socket_is_never_removed() {
 }
 
 #[test]
-fn what_the_kernel_denies_is_waited_for_and_only_a_broken_socket_is_given_up() {
+fn denied_accepts_are_retried_and_broken_sockets_are_not() {
     for denied in [Errno::PERM, Errno::ACCESS, Errno::OPNOTSUPP, Errno::NOSYS] {
         assert!(matches!(fault(denied), AcceptError::Denied(_)), "{denied}");
     }
@@ -164,7 +164,7 @@ async fn accept_connect_and_a_short_read_needs_no_second_call() {
 }
 
 #[tokio::test]
-async fn a_refused_connect_says_so() {
+async fn a_refused_connect_is_an_error() {
     let fd = open(&free(), 1).unwrap().remove(0);
     let address = Address::Tcp(bound_address(&fd).unwrap());
     drop(fd);

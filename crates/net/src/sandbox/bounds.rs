@@ -1,8 +1,10 @@
-//! Files and ports (landlock(7)): where this process may write, and in its strict form what it may read and which TCP
-//! ports it may use. Nothing may be executed, and no other process may be signalled.
+//! Restrictions on files and ports (landlock(7)): where this process may write and, in the strict form, what
+//! it may read and which TCP ports it may use. Executing files and signalling other processes are always
+//! denied.
 //!
-//! A rule belongs to what lies at its path when it is made: a folder with everything below it, or one file. What takes
-//! the place of that file or folder later is another one, without a rule. Descriptors that are open stay as they are.
+//! A rule belongs to the file or folder (with everything below it) that is at its path when the rule is made.
+//! A replacement of that file or folder is a different one, without a rule. Open descriptors are not
+//! affected.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,32 +18,32 @@ use landlock::{
 };
 use rustix::fs::{FileType, Mode, OFlags};
 
-/// What may be done below a path.
+/// Rights below a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// Read files and list folders. It counts only where reading is restricted.
+    /// Read files and list folders. Has an effect only where reading is restricted.
     pub read: bool,
-    /// Make, write, rename and remove files.
+    /// Create, write, rename and remove files.
     pub files: bool,
-    /// Make Unix sockets and remove files.
+    /// Create Unix sockets and remove files.
     pub sockets: bool,
-    /// Make and remove folders.
+    /// Create and remove folders.
     pub folders: bool,
 }
 
 impl Rights {
-    /// Only to read.
+    /// Only reading files and folders.
     pub const READ: Self = Self { read: true, files: false, sockets: false, folders: false };
-    /// Files, and not to read them.
+    /// Files, without reading them.
     pub const FILES: Self = Self { read: false, files: true, sockets: false, folders: false };
-    /// Sockets.
+    /// Only creating and removing Unix sockets.
     pub const SOCKETS: Self = Self { read: false, files: false, sockets: true, folders: false };
-    /// Files, and to read them.
+    /// Files, including reading them.
     pub const KEEP: Self = Self { read: true, files: true, sockets: false, folders: false };
-    /// Everything but to execute.
+    /// Every right; executing is never one of them.
     pub const ALL: Self = Self { read: true, files: true, sockets: true, folders: true };
 
-    /// These and `other`.
+    /// The union of these rights and `other`.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -52,7 +54,7 @@ impl Rights {
         }
     }
 
-    /// Whether all of `wanted` is among them.
+    /// Returns true if these rights cover `wanted`.
     #[must_use]
     pub fn include(self, wanted: Self) -> bool {
         (self.read || !wanted.read)
@@ -79,71 +81,81 @@ impl Rights {
     }
 }
 
-/// A path, and what may be done there.
+/// A path and the rights below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// A folder with all that is below it, or a file.
+pub struct PathRule {
+    /// A file, or a folder with everything below it.
     pub path: PathBuf,
-    /// What may be done.
+    /// Rights at the path.
     pub rights: Rights,
 }
 
-/// The TCP ports that may be used.
+/// TCP ports that may be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
-    /// Those that may be listened on; 0: any that the kernel picks.
+    /// Ports to listen on; 0 stands for any port that the kernel picks.
     pub listen: BTreeSet<u16>,
-    /// Those that may be connected.
+    /// Ports to connect to.
     pub connect: BTreeSet<u16>,
 }
 
-/// What a process may do with files and ports.
+/// Permitted use of files and ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
-    /// Where it may write, and read where that is restricted. A place that does not exist gets no rule.
-    pub places: Vec<Place>,
-    /// Whether reading is restricted.
+pub struct SandboxRules {
+    /// Places with their rights to write, and to read where that is restricted. A place that does not exist
+    /// gets no rule.
+    pub places: Vec<PathRule>,
+    /// Restricts reading to `places`.
     pub reading: bool,
-    /// The TCP ports; `None`: any.
+    /// Permitted TCP ports; `None`: any.
     pub ports: Option<Ports>,
-    /// Whether abstract Unix sockets of other processes may be connected (unix(7)). No file and no permission protects
-    /// them.
+    /// Permits connections to abstract Unix sockets of other processes (unix(7)), which no file permission
+    /// protects.
     pub abstract_sockets: bool,
 }
 
-/// That a thread is restricted.
+/// Result of a restriction; keep it for the life of the process.
 #[derive(Debug)]
 pub struct Restricted {
-    /// The version of Landlock's interface that the kernel and this program share, from 1.
+    /// Version of the Landlock ABI that the kernel and this program share, from 1.
     pub version: u32,
-    /// Places that cannot be used although the bounds name them, each with what the kernel said.
+    /// Places of the bounds that are unusable, each with the error of the kernel.
     pub without_rule: Vec<(PathBuf, String)>,
-    /// Rules in `/proc` last as long as these are open: what the kernel forgets there, and finds again, is another file.
+    /// Descriptors that keep rules in `/proc` alive: an inode that the kernel evicts there comes back as a
+    /// different one.
     _held: Vec<OwnedFd>,
 }
 
-/// Restricts this thread, and all that it starts, to `bounds`. `no_new_privs` must be set.
+/// Restricts this thread, and everything it starts, to `bounds`. `no_new_privs` must be set.
 ///
-/// With `required` the kernel must know all that the bounds are for, else what it knows is enough: before Linux 6.7 no
-/// ports, before 6.2 not that a file is truncated. Signals and abstract sockets are restricted since 6.12; `required`
-/// does not ask for that, because the filter of system calls ([`super::calls`]) refuses signals on every kernel.
+/// With `required`, the kernel must support everything that the bounds restrict; otherwise, what it supports
+/// is enough: no ports before Linux 6.7, no truncation before 6.2. Signals and abstract sockets are
+/// restricted since 6.12; `required` does not include them, because the filter of system calls
+/// ([`super::calls`]) denies signals on every kernel.
 ///
-/// A place that can have no rule is left out: that restricts more, and not less.
+/// A place that can have no rule is left out, which restricts more, never less.
 ///
 /// # Errors
-/// Why nothing is restricted.
-pub fn restrict(bounds: &Bounds, required: bool) -> Result<Restricted, String> {
+/// The reason why nothing is restricted.
+pub fn restrict(bounds: &SandboxRules, required: bool) -> Result<Restricted, String> {
     let handled = handled(bounds);
     let why = |error: RulesetError| error.to_string();
+    // The library names bits, whatever the reason is.
+    let unsupported = |_: RulesetError| {
+        "Landlock cannot restrict all that is required here: it is not enabled (see `lsm=` of the kernel), a container hides it, or \
+         the kernel is older than Linux 6.7"
+            .to_owned()
+    };
     let level = if required { CompatLevel::HardRequirement } else { CompatLevel::BestEffort };
-    // What the kernel must know. The rest is welcome.
+    // Support that the kernel must have. The rest is used if available.
     let least = match bounds.reading || bounds.ports.is_some() {
         true => handled & AccessFs::from_all(ABI::V4),
         false => handled & AccessFs::from_all(ABI::V1),
     };
-    let mut ruleset = Ruleset::default().set_compatibility(level).handle_access(least).map_err(why)?;
+    let mut ruleset =
+        Ruleset::default().set_compatibility(level).handle_access(least).map_err(unsupported)?;
     if bounds.ports.is_some() {
-        ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4)).map_err(why)?;
+        ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4)).map_err(unsupported)?;
     }
     ruleset = ruleset.set_compatibility(CompatLevel::BestEffort).handle_access(handled).map_err(why)?;
     ruleset = ruleset.scope(Scope::Signal).map_err(why)?;
@@ -171,10 +183,10 @@ pub fn restrict(bounds: &Bounds, required: bool) -> Result<Restricted, String> {
     }
 }
 
-/// Adds a rule for each place. Gives the descriptors that must stay open, and the places that cannot be used.
+/// Adds a rule for each place. Returns the descriptors that must stay open, and the unusable places.
 fn add_places(
     created: &mut RulesetCreated,
-    places: &[Place],
+    places: &[PathRule],
     handled: BitFlags<AccessFs>,
 ) -> (Vec<OwnedFd>, Vec<(PathBuf, String)>) {
     let (mut held, mut without_rule) = (Vec::new(), Vec::new());
@@ -189,7 +201,8 @@ fn add_places(
         }
         match (&mut *created).add_rule(PathBeneath::new(fd, rights)) {
             Ok(_) => {}
-            // A pipe or a socket behind `/dev/stdout`: it lies in no folder, and the kernel restricts no use of it.
+            // A pipe or a socket behind `/dev/stdout`: it is in no folder, and Landlock does not restrict its
+            // use.
             Err(error) if is_of_no_folder(&error) => {}
             Err(error) => without_rule.push((place.path.clone(), error.to_string())),
         }
@@ -197,7 +210,7 @@ fn add_places(
     (held, without_rule)
 }
 
-/// Whether a rule was refused because the file is on a file system of the kernel's own, without paths (`EBADFD`).
+/// Returns true if a rule failed because the file is on an internal file system without paths (`EBADFD`).
 fn is_of_no_folder(error: &RulesetError) -> bool {
     match error {
         RulesetError::AddRules(AddRulesError::Fs(AddRuleError::AddRuleCall { source, .. })) => {
@@ -207,15 +220,15 @@ fn is_of_no_folder(error: &RulesetError) -> bool {
     }
 }
 
-/// Every right that is refused where no rule gives it.
-fn handled(bounds: &Bounds) -> BitFlags<AccessFs> {
-    // Later versions restrict more than files and TCP, such as connections to Unix sockets.
+/// Every right that is denied unless a rule grants it.
+fn handled(bounds: &SandboxRules) -> BitFlags<AccessFs> {
+    // Later ABI versions restrict more than files and TCP, such as connections to Unix sockets.
     let writing = AccessFs::from_write(ABI::V5) | AccessFs::Execute;
     if bounds.reading { writing | AccessFs::ReadFile | AccessFs::ReadDir } else { writing }
 }
 
-/// What lies at a place, and the rights that a rule for it can have; `None`: there is nothing.
-fn open(place: &Place) -> Option<(OwnedFd, BitFlags<AccessFs>)> {
+/// Opens a place and selects the rights that a rule for its type can have; `None` if it is missing.
+fn open(place: &PathRule) -> Option<(OwnedFd, BitFlags<AccessFs>)> {
     let fd = rustix::fs::open(&place.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let found = rustix::fs::fstat(&fd).ok()?;
     let rights = place.rights.flags();
@@ -225,7 +238,7 @@ fn open(place: &Place) -> Option<(OwnedFd, BitFlags<AccessFs>)> {
     }
 }
 
-/// The path without symbolic links, as far as it exists.
+/// Resolves symbolic links in the existing part of a path.
 #[must_use]
 pub fn real(path: &Path) -> PathBuf {
     match path.canonicalize() {

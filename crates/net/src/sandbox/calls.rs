@@ -1,9 +1,10 @@
-//! System calls (seccomp(2)): those that Offramp uses, and no others.
+//! Filter of system calls (seccomp(2)): an allow-list of those that Offramp uses.
 //!
-//! A call that is not in the list fails with `EPERM`, and the kernel logs it where it audits (`journalctl -k`,
-//! `ausearch -m seccomp`). It does not kill the process: if the list lacks a call that a C library makes in a rare case,
-//! what needs it fails and says so, and everybody else is served. Whoever has taken over the process gains nothing by
-//! that, as the call is not made either way.
+//! A denied call fails with `EPERM`, and the kernel logs it where it audits (`journalctl -k`, `ausearch -m
+//! seccomp`). Calls that the C library tries in vain in normal operation are answered by a filter of their own,
+//! which logs nothing: a caller waits up to a minute for room in a full audit queue. The process is not killed: if the list lacks a call that a C library makes in a rare case, the
+//! operation in need of it reports an error and everything else goes on. An attacker in the process gains
+//! nothing by that, since the call is denied either way.
 
 mod first;
 
@@ -16,25 +17,32 @@ use seccompiler::{
     TargetArch,
 };
 
-/// Restricts this thread, and all that it starts, to the list. `no_new_privs` must be set. With `ports_count` no call
-/// connects to a TCP port but connect(2), where [`super::bounds`] looks at the port.
+/// Restricts this thread, and everything it starts, to the list. `no_new_privs` must be set. With
+/// `ports_count`, TCP connections can be made by connect(2) alone, where [`super::bounds`] checks the port.
 ///
-/// It must be called in the process that serves, and not before a fork: signals are allowed to this process alone.
+/// Call it in the process that serves, not before a fork: signals are permitted to this process alone.
 ///
 /// # Errors
-/// What the kernel says. Nothing is restricted then.
+/// Errors of seccomp(2). Nothing but clone3(2) is denied then.
 pub fn restrict(ports_count: bool) -> Result<(), String> {
-    let terms = Terms { routes: !may_change_the_network(), ports_count, process: std::process::id() };
+    let terms = FilterParams { routes: !may_change_the_network(), ports_count, process: std::process::id() };
     let program = program(&terms).map_err(|error| error.to_string())?;
+    // This one first: the other denies seccomp(2).
+    install(&first::absent(), 0)?;
+    install(&program, libc::SECCOMP_FILTER_FLAG_LOG)
+}
+
+/// Adds a filter to those of this thread. The kernel runs all of them, and the strictest answer counts.
+fn install(program: &BpfProgram, flags: libc::c_ulong) -> Result<(), String> {
     let mut filter: Vec<libc::sock_filter> = program
         .iter()
         .map(|one| libc::sock_filter { code: one.code, jt: one.jt, jf: one.jf, k: one.k })
         .collect();
     let length = filter.len().try_into().map_err(|_| "the filter is too long".to_owned())?;
     let prog = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
-    // Without the second the process would be slower on kernels before 5.16: they take who filters for a browser, and
-    // its code for that of others. Offramp runs none.
-    let flags = libc::SECCOMP_FILTER_FLAG_LOG | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    // Without SPEC_ALLOW, kernels before 5.16 enable mitigations against speculative execution that slow the
+    // process down. They are meant for programs that run untrusted code, as browsers do; Offramp runs none.
+    let flags = flags | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
     // SAFETY: `prog` is the filter and its length, which the kernel copies during the call.
     let outcome =
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const prog) };
@@ -44,28 +52,28 @@ pub fn restrict(ports_count: bool) -> Result<(), String> {
     }
 }
 
-/// Whether this thread has the right to, or can take it.
+/// Returns true if this thread has CAP_NET_ADMIN or can raise it.
 fn may_change_the_network() -> bool {
-    // One that cannot be asked about is no reason to allow more.
+    // If capabilities cannot be read, assume the right exists and permit less.
     rustix::thread::capabilities(None).map_or(true, |sets| {
         (sets.effective | sets.permitted).contains(rustix::thread::CapabilitySet::NET_ADMIN)
     })
 }
 
-/// What the filter depends on.
-struct Terms {
-    /// Whether the kernel can be asked for the machine's addresses (rtnetlink(7)), as getifaddrs(3) and look-ups of names
-    /// do; who has the right could change them in the same way.
+/// Parameters of the filter.
+struct FilterParams {
+    /// Permits netlink route sockets (rtnetlink(7)), by which getifaddrs(3) and resolvers ask for the
+    /// addresses of the machine. Only safe without CAP_NET_ADMIN, because the same socket can change them.
     routes: bool,
-    /// Whether it matters which TCP port is connected.
+    /// Set if [`super::bounds`] restricts TCP ports.
     ports_count: bool,
-    /// The process that may be signalled: this one.
+    /// The only process that may be signalled: this one.
     process: u32,
 }
 
-/// The filter. The calls of every byte come first: kernels before 5.11 run it for each call, later ones know by its
-/// number which is always allowed.
-fn program(terms: &Terms) -> Result<BpfProgram, seccompiler::BackendError> {
+/// Builds the filter. Frequent calls come first: kernels before 5.11 run the filter for each call, later ones
+/// cache the numbers that are permitted unconditionally.
+fn program(terms: &FilterParams) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         HOT.iter().chain(ALLOWED).chain(OLD).map(|call| (*call, Vec::new())).collect();
     rules.extend(conditional(terms)?);
@@ -79,18 +87,63 @@ fn program(terms: &Terms) -> Result<BpfProgram, seccompiler::BackendError> {
 
 type Conditions = Vec<(i64, Vec<SeccompRule>)>;
 
-/// Calls that are allowed with some arguments.
-fn conditional(terms: &Terms) -> Result<Conditions, seccompiler::BackendError> {
-    let number = |value: libc::c_int| u64::from(value.cast_unsigned());
-    let equal =
-        |at: u8, value: u64| SeccompCondition::new(at, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
-    let masked = |at: u8, mask: u64, value: u64| {
-        SeccompCondition::new(at, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(mask), value)
-    };
+/// Calls that are permitted with some arguments.
+fn conditional(terms: &FilterParams) -> Result<Conditions, seccompiler::BackendError> {
     let one_of = |at: u8, values: &[u64]| {
         values.iter().map(|value| SeccompRule::new(vec![equal(at, *value)?])).collect::<Result<Vec<_>, _>>()
     };
-    // Neither raw sockets, packets and other netlink, nor protocols that nothing here speaks, such as MPTCP.
+    // No mapping is writable and executable at once, and none that was writable becomes executable. Libraries
+    // that the C library loads for name lookups are mapped executable from their files. The filter cannot see
+    // which files: an attacker that makes the process write a file or a memfd and map it can execute its
+    // content.
+    let (write, exec) = (number(libc::PROT_WRITE), number(libc::PROT_EXEC));
+    let not_executable = SeccompRule::new(vec![masked(2, exec, 0)?])?;
+    let only_executable = SeccompRule::new(vec![masked(2, write | exec, exec)?])?;
+    let thread = number(libc::CLONE_THREAD);
+    let threads = SeccompRule::new(vec![masked(0, thread | NAMESPACES, thread)?])?;
+    // The process's own limits only.
+    let own = SeccompRule::new(vec![masked(0, u64::from(u32::MAX), 0)?])?;
+    let to_itself = SeccompRule::new(vec![equal(0, terms.process.into())?])?;
+    // Neither a target process nor a signal number for events of a descriptor.
+    let unlike =
+        |command: &u64| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *command);
+    let without_signals = SeccompRule::new(SIGNALLING.iter().map(unlike).collect::<Result<_, _>>()?)?;
+    let mut all = modes()?;
+    if terms.ports_count {
+        let no_connection = masked(3, FAST_OPEN.into(), 0)?;
+        all.push((libc::SYS_sendmmsg, vec![SeccompRule::new(vec![no_connection])?]));
+    }
+    all.extend([
+        (libc::SYS_socket, sockets(terms)?),
+        (libc::SYS_mmap, vec![not_executable.clone(), only_executable]),
+        (libc::SYS_mprotect, vec![not_executable]),
+        (libc::SYS_clone, vec![threads]),
+        (libc::SYS_prlimit64, vec![own]),
+        (libc::SYS_prctl, one_of(0, &PRCTL.map(number))?),
+        (libc::SYS_ioctl, one_of(1, &IOCTL)?),
+        (libc::SYS_tgkill, vec![to_itself]),
+        (libc::SYS_fcntl, vec![without_signals]),
+    ]);
+    Ok(all)
+}
+
+fn number(value: libc::c_int) -> u64 {
+    u64::from(value.cast_unsigned())
+}
+
+/// The argument `at` is `value`, as an int of C.
+fn equal(at: u8, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(at, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+}
+
+/// The bits of `mask` in the argument `at` are those of `value`.
+fn masked(at: u8, mask: u64, value: u64) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(at, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(mask), value)
+}
+
+/// The sockets that may be made: no raw or packet ones and no other netlink families, and no protocols that
+/// Offramp does not use, such as MPTCP.
+fn sockets(terms: &FilterParams) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     let mut sockets = Vec::new();
     for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM, libc::SOCK_SEQPACKET] {
         let kind = masked(1, KIND_OF_SOCKET, number(kind))?;
@@ -113,52 +166,18 @@ fn conditional(terms: &Terms) -> Result<Conditions, seccompiler::BackendError> {
         let protocol = equal(2, number(libc::NETLINK_ROUTE))?;
         sockets.push(SeccompRule::new(vec![equal(0, number(libc::AF_NETLINK))?, kind, protocol])?);
     }
-    // No mapping of memory is writable and executable at once, and none that was writable becomes executable. Libraries
-    // that the C library loads for look-ups are mapped executable from their files. Which files these are a filter does
-    // not see: who can make the process write a file or a memfd, and map that, can have it execute what was written.
-    let (write, exec) = (number(libc::PROT_WRITE), number(libc::PROT_EXEC));
-    let not_executable = SeccompRule::new(vec![masked(2, exec, 0)?])?;
-    let only_executable = SeccompRule::new(vec![masked(2, write | exec, exec)?])?;
-    let thread = number(libc::CLONE_THREAD);
-    let threads = SeccompRule::new(vec![masked(0, thread | NAMESPACES, thread)?])?;
-    // Limits of this process.
-    let own = SeccompRule::new(vec![masked(0, u64::from(u32::MAX), 0)?])?;
-    let to_itself = SeccompRule::new(vec![equal(0, terms.process.into())?])?;
-    // Neither the process nor the number of a signal that the kernel sends for a descriptor.
-    let unlike =
-        |command: &u64| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *command);
-    let without_signals = SeccompRule::new(SIGNALLING.iter().map(unlike).collect::<Result<_, _>>()?)?;
-    let mut all = modes()?;
-    if terms.ports_count {
-        let no_connection = masked(3, FAST_OPEN.into(), 0)?;
-        all.push((libc::SYS_sendmmsg, vec![SeccompRule::new(vec![no_connection])?]));
-    }
-    all.extend([
-        (libc::SYS_socket, sockets),
-        (libc::SYS_mmap, vec![not_executable.clone(), only_executable]),
-        (libc::SYS_mprotect, vec![not_executable]),
-        (libc::SYS_clone, vec![threads]),
-        (libc::SYS_prlimit64, vec![own]),
-        (libc::SYS_prctl, one_of(0, &PRCTL.map(number))?),
-        (libc::SYS_ioctl, one_of(1, &IOCTL)?),
-        (libc::SYS_tgkill, vec![to_itself]),
-        (libc::SYS_fcntl, vec![without_signals]),
-    ]);
-    Ok(all)
+    Ok(sockets)
 }
 
-/// Calls that give files and folders their mode: no set-user-ID and no set-group-ID bit, with which a process of root
-/// would leave a door open that its end does not close. The mode of openat2(2) is in memory, where a filter does not
-/// look; such a file loses the bits when it is written by a process without CAP_FSETID, and this one has none
-/// ([`crate::process::drop_capabilities`]).
+/// Calls that set the mode of files and folders: no set-user-ID and no set-group-ID bit, which in a process
+/// of root would leave a backdoor behind. The mode of openat2(2) is in memory, which a filter cannot read;
+/// the kernel clears the bits of such a file when a process without CAP_FSETID writes to it, and this one has
+/// none ([`crate::process::drop_capabilities`]).
 fn modes() -> Result<Conditions, seccompiler::BackendError> {
-    let without = |at: u8, bits: libc::c_int| {
-        let bits = u64::from(bits.cast_unsigned());
-        SeccompCondition::new(at, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(bits), 0)
-    };
+    let without = |at: u8, bits: libc::c_int| masked(at, number(bits), 0);
     let rule = |condition| SeccompRule::new(vec![condition]);
     let mode = |at: u8| without(at, SET_ID);
-    // The mode counts only where a file may be made.
+    // The mode matters only for flags that create a file.
     let opened = |flags: u8| Ok(vec![rule(without(flags, CREATING)?)?, rule(mode(flags + 1)?)?]);
     Ok(vec![
         (libc::SYS_fchmod, vec![rule(mode(1)?)?]),
@@ -184,11 +203,11 @@ const ARCHITECTURE_NUMBER: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE_NUMBER: u32 = 0xC000_00B7;
 
-/// Without SOCK_NONBLOCK and SOCK_CLOEXEC.
+/// Mask that removes SOCK_NONBLOCK and SOCK_CLOEXEC.
 const KIND_OF_SOCKET: u64 = 0xf;
-/// `CLONE_NEW…`: a thread needs none.
+/// Flags `CLONE_NEW…`, which threads do not use.
 const NAMESPACES: u64 = 0x7E02_0000;
-/// Names of threads and of memory, and what is set already.
+/// Permitted operations of prctl(2): names of threads and of memory, and settings that are made already.
 const PRCTL: [libc::c_int; 6] = [
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
@@ -197,19 +216,20 @@ const PRCTL: [libc::c_int; 6] = [
     libc::PR_GET_NO_NEW_PRIVS,
     libc::PR_GET_SECCOMP,
 ];
-/// FIONBIO, FIOCLEX, FIONCLEX, FIONREAD, TIOCOUTQ; TCGETS, TCGETS2 and TIOCGWINSZ say whether a stream is a terminal.
+/// Permitted requests of ioctl(2): FIONBIO, FIOCLEX, FIONCLEX, FIONREAD, TIOCOUTQ; and TCGETS, TCGETS2 and
+/// TIOCGWINSZ, by which programs detect a terminal.
 const IOCTL: [u64; 8] = [0x5421, 0x5451, 0x5450, 0x541B, 0x5411, 0x5401, 0x802C_542A, 0x5413];
 
 /// S_ISUID and S_ISGID.
 const SET_ID: libc::c_int = 0o6000;
-/// What makes a file that was not there; O_TMPFILE without the O_DIRECTORY that is part of it.
+/// Flags that create a file; O_TMPFILE without the O_DIRECTORY that it includes.
 const CREATING: libc::c_int = libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY);
-/// F_SETOWN, F_SETSIG and F_SETOWN_EX: whom the kernel signals when there is something to read (fcntl(2)).
+/// F_SETOWN, F_SETSIG and F_SETOWN_EX: the recipient and number of signals for readiness (fcntl(2)).
 const SIGNALLING: [u64; 3] = [8, 10, 15];
-/// TCP Fast Open (MSG_FASTOPEN): data that connects its socket.
+/// MSG_FASTOPEN, TCP Fast Open: sending data connects the socket.
 const FAST_OPEN: u32 = 0x2000_0000;
 
-/// What is called for every request.
+/// Calls made for every request.
 const HOT: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
@@ -230,7 +250,7 @@ const HOT: &[i64] = &[
     libc::SYS_shutdown,
 ];
 
-/// What is called otherwise.
+/// All other calls without conditions.
 const ALLOWED: &[i64] = &[
     // Sockets.
     libc::SYS_accept,
@@ -258,7 +278,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_gettime,
     libc::SYS_timerfd_settime,
-    // Files; permissions say which.
+    // Files; access is restricted by Landlock and permissions.
     libc::SYS_close_range,
     libc::SYS_copy_file_range,
     libc::SYS_dup,
@@ -270,7 +290,11 @@ const ALLOWED: &[i64] = &[
     libc::SYS_fchown,
     libc::SYS_fchownat,
     libc::SYS_fdatasync,
+    libc::SYS_fgetxattr,
+    libc::SYS_flistxattr,
     libc::SYS_flock,
+    libc::SYS_fremovexattr,
+    libc::SYS_fsetxattr,
     libc::SYS_fstat,
     libc::SYS_fstatfs,
     libc::SYS_fsync,
@@ -316,7 +340,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_msync,
     libc::SYS_munlock,
     libc::SYS_munmap,
-    // Threads, signals within the process, and who it is.
+    // Threads, signals within the process, and process information.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_getcpu,
@@ -353,7 +377,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_uname,
 ];
 
-/// The older forms of calls, which the C library still uses on this architecture.
+/// Older forms of calls, which the C library still uses on this architecture.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[i64] = &[
     libc::SYS_access,

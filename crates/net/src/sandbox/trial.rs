@@ -1,4 +1,4 @@
-//! Tries what the process should have forbidden itself. Whatever is not forbidden does no harm.
+//! Verifies the restrictions by trying forbidden operations. An operation that succeeds does no harm.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,17 +13,17 @@ use std::ptr::null;
 use nix::libc::{self, c_long};
 use rustix::net::{AddressFamily, SendFlags, SocketType};
 
-/// One thing that was tried.
+/// An operation that was tried.
 #[derive(Debug)]
-pub struct Attempt {
-    /// What it is.
+pub struct TriedOperation {
+    /// Name of the operation or system call.
     pub name: &'static str,
-    /// What the kernel answered.
+    /// Result of the system call.
     pub outcome: io::Result<()>,
 }
 
-impl Attempt {
-    /// Whether it was forbidden, and did not fail by itself.
+impl TriedOperation {
+    /// Returns true for an operation that was denied, as opposed to one that failed on its own.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         let code = self.outcome.as_ref().err().and_then(io::Error::raw_os_error);
@@ -31,21 +31,21 @@ impl Attempt {
     }
 }
 
-/// What the bounds of the process do not name.
+/// Objects outside the bounds of the process.
 #[derive(Debug)]
 pub struct Outside {
     folder: PathBuf,
     port: u16,
-    /// Where the process itself listens since before.
+    /// Abstract socket that the process has listened on since before the restriction.
     abstract_socket: SocketAddr,
     _listener: UnixListener,
 }
 
 impl Outside {
-    /// Makes a file in a folder, and an abstract socket. `port`: nothing listens there.
+    /// Creates a file in a folder, and an abstract socket. Nothing listens on `port`.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub fn prepare(folder: PathBuf, port: u16) -> io::Result<Self> {
         fs::write(folder.join(FILE), "text")?;
         let abstract_socket =
@@ -55,15 +55,15 @@ impl Outside {
     }
 }
 
-/// The file of the trial.
+/// Name of the file in the folder.
 const FILE: &str = "file";
 
-/// Tries everything.
+/// Tries every forbidden operation.
 #[must_use]
-pub fn attempts(outside: &Outside) -> Vec<Attempt> {
+pub fn attempts(outside: &Outside) -> Vec<TriedOperation> {
     let local = (Ipv4Addr::LOCALHOST, outside.port);
     let mut attempts = Vec::new();
-    let mut attempt = |name, outcome: io::Result<()>| attempts.push(Attempt { name, outcome });
+    let mut attempt = |name, outcome: io::Result<()>| attempts.push(TriedOperation { name, outcome });
     attempt("read /etc/shadow", File::open("/etc/shadow").map(drop));
     attempt("read the directory /root", fs::read_dir("/root").map(drop));
     for (name, outcome) in with_files(&outside.folder) {
@@ -82,7 +82,7 @@ pub fn attempts(outside: &Outside) -> Vec<Attempt> {
     attempts
 }
 
-/// What can be done with the file and its folder. What was done is undone, but that the file is removed.
+/// Operations on the file and its folder. Each is undone, except the removal of the file.
 fn with_files(folder: &Path) -> Vec<(&'static str, io::Result<()>)> {
     let (file, other) = (folder.join(FILE), folder.join("other"));
     let undone = |outcome: io::Result<()>| outcome.and_then(|()| fs::remove_file(&other));
@@ -104,7 +104,7 @@ fn with_files(folder: &Path) -> Vec<(&'static str, io::Result<()>)> {
     ]
 }
 
-/// Calls that do nothing where they are not refused: their arguments are none that the kernel takes, or only ask.
+/// Calls without effect if they are permitted: their arguments are invalid, or they only query.
 fn calls() -> Vec<(&'static str, c_long, [usize; 6])> {
     let nowhere = null::<u8>() as usize;
     let path = c"/nonexistent/offramp-trial".as_ptr() as usize;
@@ -132,7 +132,7 @@ fn calls() -> Vec<(&'static str, c_long, [usize; 6])> {
         ("perf_event_open", libc::SYS_perf_event_open, [nowhere, 0, 0, 0, 0, 0]),
         ("io_uring_setup", libc::SYS_io_uring_setup, [0, nowhere, 0, 0, 0, 0]),
         ("userfaultfd", libc::SYS_userfaultfd, [usize::MAX, 0, 0, 0, 0, 0]),
-        // Signal 0 is none: the kernel only says whether it would be allowed.
+        // Signal 0 sends nothing: the kernel only checks the permission.
         ("tgkill", libc::SYS_tgkill, [parent, parent, 0, 0, 0, 0]),
         ("fcntl(F_SETOWN)", libc::SYS_fcntl, [usize::MAX, 8, parent, 0, 0, 0]),
         ("fcntl(F_SETSIG)", libc::SYS_fcntl, [usize::MAX, 10, 9, 0, 0, 0]),
@@ -148,13 +148,13 @@ fn calls() -> Vec<(&'static str, c_long, [usize; 6])> {
     ]
 }
 
-/// Exit signal 255 and a namespace that excludes another flag: the kernel refuses it as nonsense.
+/// Exit signal 255 and a namespace flag that excludes another flag: EINVAL if permitted.
 const NO_SUCH_FLAGS: usize = (libc::CLONE_NEWNS | libc::CLONE_FS) as usize;
 
 fn raw(call: c_long, arguments: [usize; 6]) -> io::Result<()> {
     let [a, b, c, d, e, f] = arguments;
-    // SAFETY: only what `calls` lists, and what does nothing there where it is not refused: no memory of the process is
-    // read or written that is not a constant, and a descriptor that may come is closed at once.
+    // SAFETY: only the calls of `calls`, which have no effect if they are permitted: they access no memory of
+    // the process except constants, and a returned descriptor is closed at once.
     let result = unsafe { libc::syscall(call, a, b, c, d, e, f) };
     if result < 0 {
         return Err(io::Error::last_os_error());
@@ -162,7 +162,7 @@ fn raw(call: c_long, arguments: [usize; 6]) -> io::Result<()> {
     if call == libc::SYS_socket
         && let Ok(fd) = i32::try_from(result)
     {
-        // SAFETY: it came just now, and nobody else knows it.
+        // SAFETY: the descriptor was just returned and has no other owner.
         unsafe { libc::close(fd) };
     }
     Ok(())
@@ -178,7 +178,7 @@ fn set_mode(file: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(file, fs::Permissions::from_mode(mode))
 }
 
-/// Sends a byte to a port of this machine through a socket that nobody has connected (MSG_FASTOPEN).
+/// Sends a byte to a local port through an unconnected socket (MSG_FASTOPEN).
 fn connect_by_fast_open(port: u16) -> io::Result<()> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
     let address = std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -186,9 +186,9 @@ fn connect_by_fast_open(port: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Signal 0 is none: the kernel only says whether it would be allowed.
+/// Signal 0 sends nothing: the kernel only checks the permission.
 fn signal_parent() -> io::Result<()> {
-    // SAFETY: neither call touches memory.
+    // SAFETY: neither call accesses memory.
     match unsafe { libc::kill(libc::getppid(), 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_nothing_does_nothing() {
+    fn permitted_calls_have_no_effect() {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = tempfile::tempdir().unwrap();
         let attempts = attempts(&Outside::prepare(folder.path().to_owned(), port).unwrap());

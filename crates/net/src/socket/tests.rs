@@ -14,7 +14,7 @@ fn pair() -> (UnixStream, UnixStream) {
     (near, far)
 }
 
-/// A connected pair over TCP: its near end is registered, its far end is not.
+/// A connected pair over TCP: the near end is registered, the far end is not.
 async fn tcp() -> (Socket, std::net::TcpStream) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let far = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -38,7 +38,7 @@ fn drain(far: &mut impl io::Read) -> usize {
 }
 
 #[tokio::test]
-async fn a_write_that_waits_goes_on_when_there_is_room() {
+async fn a_blocked_write_resumes() {
     let (near, far) = pair();
     let unix = Socket::unix(near.into()).unwrap();
     let (tcp, far_tcp) = tcp().await;
@@ -49,7 +49,7 @@ async fn a_write_that_waits_goes_on_when_there_is_room() {
             let sent = fill(&socket, &mut cx);
             assert!(sent > 0);
             let mut read = 0;
-            // TCP moves what is sent in its own time.
+            // TCP delivers with a delay.
             while read < sent {
                 read += drain(&mut far);
             }
@@ -60,9 +60,9 @@ async fn a_write_that_waits_goes_on_when_there_is_room() {
     }
 }
 
-/// As where the descriptor cannot be duplicated: the timer replaces readiness.
+/// If the descriptor cannot be duplicated, the timer replaces readiness.
 #[tokio::test]
-async fn a_socket_that_cannot_be_watched_is_tried_again() {
+async fn a_socket_without_registration_is_retried() {
     let (near, mut far) = pair();
     let socket = Socket::unix(near.into()).unwrap();
     fill(&socket, &mut Context::from_waker(Waker::noop()));
@@ -82,13 +82,13 @@ async fn a_socket_that_cannot_be_watched_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_paused_socket_is_read_and_then_watched_again() {
+async fn a_paused_socket_is_read_and_registered_again() {
     let (socket, mut far) = tcp().await;
     socket.pause_reading();
     assert!(socket.watch.borrow().is_none());
     io::Write::write_all(&mut far, b"hello").unwrap();
     let mut buffer = [0; 16];
-    // What has arrived is read without a registration.
+    // Bytes that have arrived are read without a registration.
     while socket.poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer).is_pending() {
         socket.pause_reading();
     }
@@ -101,7 +101,7 @@ async fn a_paused_socket_is_read_and_then_watched_again() {
 }
 
 #[tokio::test]
-async fn reading_is_not_paused_while_a_write_waits() {
+async fn reading_is_not_paused_during_a_blocked_write() {
     let (socket, mut far) = tcp().await;
     let sent = fill(&socket, &mut Context::from_waker(Waker::noop()));
     socket.pause_reading();
@@ -114,7 +114,7 @@ async fn reading_is_not_paused_while_a_write_waits() {
     std::future::poll_fn(|cx| socket.poll_write(cx, b"x")).await.unwrap();
     socket.pause_reading();
     assert!(socket.watch.borrow().is_none());
-    // A write that has to wait needs it again.
+    // A write that has to wait needs the registration again.
     fill(&socket, &mut Context::from_waker(Waker::noop()));
     assert!(socket.watch.borrow().is_some());
 }
@@ -123,14 +123,14 @@ fn watches_room(socket: &Socket) -> bool {
     socket.rare.borrow().as_ref().is_some_and(|rare| rare.writable.is_some())
 }
 
-/// Each connection has two.
+/// Each proxied connection has two sockets.
 #[test]
-fn a_quiet_socket_is_small() {
+fn an_idle_socket_is_small() {
     assert!(size_of::<Socket>() <= 64, "{} bytes", size_of::<Socket>());
 }
 
 #[tokio::test]
-async fn a_unix_socket_is_watched_for_room_while_there_is_something_to_write() {
+async fn a_unix_socket_is_registered_for_writing_while_there_is_something_to_write() {
     let (near, mut far) = pair();
     let socket = Socket::unix(near.into()).unwrap();
     for _ in 0..3 {
@@ -141,7 +141,7 @@ async fn a_unix_socket_is_watched_for_room_while_there_is_something_to_write() {
         assert!(watches_room(&socket));
         assert_eq!(drain(&mut far), sent);
         std::future::poll_fn(|cx| socket.poll_write(cx, b"x")).await.unwrap();
-        // More may follow, and would wait at once.
+        // The next write would block at once.
         assert!(watches_room(&socket));
         socket.pause_writing();
         assert!(!watches_room(&socket));
@@ -150,13 +150,13 @@ async fn a_unix_socket_is_watched_for_room_while_there_is_something_to_write() {
 }
 
 #[tokio::test]
-async fn a_peer_has_left_when_there_is_nothing_more_to_read() {
+async fn a_peer_has_left_after_its_last_byte_is_read() {
     let (socket, far) = tcp().await;
     assert!(!socket.peer_left());
     (&far).write_all(b"x").unwrap();
     drop(far);
     let mut byte = [0];
-    // Whether the byte or the end is there already says nothing: both come in order.
+    // The byte and the end arrive in order, possibly not yet.
     std::future::poll_fn(|cx| socket.poll_read(cx, &mut byte)).await.unwrap();
     while !socket.peer_left() {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;

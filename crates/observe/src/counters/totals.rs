@@ -1,4 +1,4 @@
-//! The sums over all workers, as their readers see them.
+//! Sums over all workers.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::facts::{Cause, Fault, Handshake, HttpVersion, TlsVersion};
 
-/// The sum over all workers at one moment.
+/// The counters of all workers at one moment.
 #[derive(Clone)]
 pub struct Totals([u64; CELLS]);
 
@@ -24,63 +24,63 @@ impl Totals {
         &self.0
     }
 
-    /// Connections accepted.
+    /// Connections accepted since start.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.0[ACCEPTED]
     }
 
-    /// Connections open now.
+    /// Connections that are open.
     #[must_use]
     pub fn active(&self) -> u64 {
         let closed = self.0[CLOSED..CLOSED + END_CELLS].iter().sum();
         self.accepted().saturating_sub(closed)
     }
 
-    /// Connections that ended by this cause and fault.
+    /// Connections that ended with this cause and fault.
     #[must_use]
     pub fn closed(&self, cause: Cause, fault: Fault) -> u64 {
         self.0[by_end(CLOSED, cause, fault)]
     }
 
-    /// Connections of `http` listeners by what they spoke first.
+    /// Connections of `http` listeners by initial version.
     #[must_use]
     pub fn http_connections(&self, version: HttpVersion) -> u64 {
         self.0[HTTP_CONNECTIONS + version as usize]
     }
 
-    /// Requests in progress.
+    /// Requests with a complete head that have not ended.
     #[must_use]
     pub fn requests_active(&self) -> u64 {
         let ended = self.0[REQUESTS_ENDED..REQUESTS_ENDED + END_CELLS].iter().sum();
         self.0[REQUESTS_BEGUN].saturating_sub(ended)
     }
 
-    /// Requests that ended, by version.
+    /// Finished requests by version.
     #[must_use]
     pub fn requests(&self, version: HttpVersion) -> u64 {
         self.0[REQUESTS_BY_VERSION + version as usize]
     }
 
-    /// Requests that ended by this cause and fault.
+    /// Requests that ended with this cause and fault.
     #[must_use]
     pub fn requests_ended(&self, cause: Cause, fault: Fault) -> u64 {
         self.0[by_end(REQUESTS_ENDED, cause, fault)]
     }
 
-    /// Handshakes completed.
+    /// Completed handshakes by version and kind.
     #[must_use]
     pub fn handshakes(&self, version: TlsVersion, kind: Handshake) -> u64 {
         self.0[handshake_cell(version, kind)]
     }
 
-    /// Handshakes begun and not completed.
+    /// Handshakes that failed or were abandoned.
     #[must_use]
     pub fn handshakes_failed(&self) -> u64 {
         self.0[HANDSHAKES_FAILED]
     }
 
-    /// Bytes of plaintext relayed.
+    /// Plaintext bytes relayed in one direction.
     #[must_use]
     pub fn bytes_relayed(&self, direction: Direction) -> u64 {
         self.0[BYTES + direction as usize]
@@ -98,55 +98,55 @@ impl Totals {
         self.0[KEY_UPDATES + direction as usize]
     }
 
-    /// How often relayed connections had their turn.
+    /// Polls of relayed connections.
     #[must_use]
     pub fn turns(&self) -> u64 {
         self.0[TURNS]
     }
 
-    /// How often connections let others go first, though they had more to do.
+    /// Polls after which a connection yielded with more to do.
     #[must_use]
     pub fn yields(&self) -> u64 {
         self.0[YIELDS]
     }
 
-    /// Pauses of accepting.
+    /// Pauses in accepting, by reason.
     #[must_use]
     pub fn accept_pauses(&self, reason: PauseReason) -> u64 {
         self.0[ACCEPT_PAUSES + reason as usize]
     }
 
-    /// Responses that gained by compression and whose clients wanted it, by what they got.
+    /// Responses eligible for compression, by outcome.
     #[must_use]
     pub fn compressions(&self, compression: Compression) -> u64 {
         self.0[COMPRESSIONS + compression as usize]
     }
 
-    /// Requests that were to be copied, by what became of that.
+    /// Requests of routes with a mirror, by outcome of the copy.
     #[must_use]
     pub fn mirrored(&self, mirrored: Mirrored) -> u64 {
         self.0[MIRRORED + mirrored as usize]
     }
 
-    /// Attempts to connect to a server.
+    /// Connection attempts to servers.
     #[must_use]
     pub fn connect_attempts(&self) -> u64 {
         self.0[CONNECT_ATTEMPTS]
     }
 
-    /// Attempts to connect to a server that failed.
+    /// Connection attempts to servers that failed.
     #[must_use]
     pub fn connect_failures(&self) -> u64 {
         self.0[CONNECT_FAILURES]
     }
 
-    /// How long handshakes took.
+    /// Durations of completed handshakes.
     #[must_use]
     pub fn handshake_time(&self) -> Histogram<'_> {
         Histogram::new(&self.0[HANDSHAKE_TIME..HANDSHAKE_TIME + HISTOGRAM_CELLS], &HANDSHAKE_BOUNDS)
     }
 
-    /// How long connections lasted.
+    /// Durations of closed connections.
     #[must_use]
     pub fn connection_time(&self) -> Histogram<'_> {
         Histogram::new(&self.0[CONNECTION_TIME..CONNECTION_TIME + HISTOGRAM_CELLS], &CONNECTION_BOUNDS)
@@ -169,13 +169,13 @@ pub struct Histogram<'a> {
 
 impl<'a> Histogram<'a> {
     fn new(cells: &'a [u64], bounds: &'a [u64]) -> Self {
-        // Both slices come from constants: a histogram has one cell per bound, one above all, and the sum.
+        // Both slices are sized by constants: one cell per bound, one above all bounds, and the sum.
         let (counts, sum) = cells.split_at(bounds.len() + 1);
         Self { bounds, counts, sum: sum[0] }
     }
 
-    /// The buckets: upper bound in microseconds (inclusive; `None` is no bound) and how many durations are
-    /// within it, smaller buckets included.
+    /// The cumulative buckets: an inclusive upper bound in microseconds (`None` for +Inf), and the durations
+    /// up to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (Option<u64>, u64)> + 'a {
         let bounds = self.bounds.iter().copied().map(Some).chain([None]);
         bounds.zip(self.counts).scan(0_u64, |below, (bound, &count)| {
@@ -184,13 +184,13 @@ impl<'a> Histogram<'a> {
         })
     }
 
-    /// How many durations were counted.
+    /// The number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Their sum, in microseconds.
+    /// The sum of all durations, in microseconds.
     #[must_use]
     pub const fn sum_micros(&self) -> u64 {
         self.sum

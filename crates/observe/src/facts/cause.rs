@@ -1,11 +1,12 @@
-//! Why a connection or a request ended, and whose fault it was: one table.
+//! The table of causes: the reasons for which connections and requests end, each with its usual fault.
 //!
-//! The names are a contract with users' queries and alerts: a row may be added, a name never changes. The
-//! events' `cause` field, the counter's label and the table in `docs/events.md` all derive from here.
+//! The names are a contract with users' queries and alerts: rows may be added, a name never changes. The
+//! `cause` field of events, the label of the counter and the table in `docs/reference/causes.md` derive from this
+//! table. `proxy::failure` and `proxy::l7::upstream_failure` choose the cause, and the status of a response.
 
 use std::fmt;
 
-/// Whose fault the end of a connection or request was.
+/// The party at fault for the end of a connection or request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The client misbehaved, gave up, or vanished.
@@ -14,9 +15,9 @@ pub enum Fault {
     Server,
     /// Offramp, or the machine under it.
     Us,
-    /// Nobody failed: a configured rule or limit said no.
+    /// No party failed: a configured rule or limit refused.
     Policy,
-    /// Nobody: an ordinary end.
+    /// No fault: an ordinary end.
     Nobody,
 }
 
@@ -39,8 +40,8 @@ impl Fault {
 
 macro_rules! causes {
     ($($variant:ident, $name:literal, $fault:ident, $meaning:literal;)+) => {
-        /// Why a connection or a request ended. Each cause has a stable name, a meaning in one line, and the fault that
-        /// it usually is.
+        /// The reason for the end of a connection or request. Each cause has a stable name, a one-line
+        /// meaning, and a usual fault.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Cause {
             $(#[doc = $meaning] $variant,)+
@@ -56,13 +57,13 @@ macro_rules! causes {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// Whose fault this usually is.
+            /// The usual fault of this cause.
             #[must_use]
             pub const fn fault(self) -> Fault {
                 match self { $(Self::$variant => Fault::$fault,)+ }
             }
 
-            /// What it means, in one line of English.
+            /// The meaning in one line of English.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $meaning,)+ }
@@ -76,7 +77,7 @@ causes! {
     ClientClosed, "client_closed", Nobody, "The client closed with close_notify (passthrough: with a FIN), and everything was delivered.";
     ServerClosed, "server_closed", Nobody, "The server closed, and everything was delivered.";
     IdleTimeout, "idle_timeout", Nobody, "No byte moved in either direction for `idle_timeout`.";
-    MaxAge, "max_age", Nobody, "The connection had the greatest age, `max_age`, and was ended.";
+    MaxAge, "max_age", Nobody, "The connection had the greatest age, `max_age`, and was ended; over HTTP after `max_age_grace`, with what was still under way.";
     Drain, "drain", Policy, "Offramp was stopping or reloading, and `drain_timeout` ran out.";
     ClosedByOperator, "closed_by_operator", Policy, "An operator closed the connection through the admin API (`offramp ctl conns --kill`).";
     ClientLeft, "client_left", Nobody, "The client closed a WebSocket, another tunnel or an event stream, as a closed tab does; such responses have no other end.";
@@ -100,7 +101,7 @@ causes! {
     TooManyLogins, "too_many_logins", Policy, "The client has sent too many wrong passwords, and must wait; answered with 429.";
     LoginsFull, "logins_full", Policy, "As many passwords as Offramp lets wait were waiting to be checked; answered with 503.";
     TokensFull, "tokens_full", Policy, "As many tokens of `jwt` as Offramp lets wait were waiting to be checked; answered with 503.";
-    TokenExpired, "token_expired", Policy, "The token that opened the WebSocket or other tunnel has ended, and `keep_tunnels` does not let it go on.";
+    TokenExpired, "token_expired", Policy, "The token that opened the WebSocket, another tunnel, a response without a length or a call of gRPC has ended, and `keep_tunnels` does not let it go on.";
     HeadersTooLarge, "headers_too_large", Policy, "The head of the request has more fields or bytes than are allowed; answered with 431.";
     H2ProtocolError, "h2_protocol_error", Client, "The client broke the rules of HTTP/2 (RFC 9113); `detail` says how.";
     H2Flood, "h2_flood", Client, "The client sent more resets, pings, settings or empty frames than any honest client.";
@@ -190,7 +191,7 @@ causes! {
 
     // Files.
     FileFailed, "file_failed", Us, "A file below the `root` of a route could not be opened or read, or became shorter while it was sent; `detail` says which of them. Answered with 500, or cut off so that the client notices.";
-    ListingsHeld, "listings_held", Policy, "Lists of directories that clients had not read yet took all the memory for them, 32 MiB per worker; answered with 503.";
+    ListingsHeld, "listings_held", Policy, "Lists of directories that clients had not read yet took all the memory for them, 32 MiB per worker, or too many requests waited, or one waited for ten seconds; answered with 503.";
 
     // The PROXY protocol, inbound.
     ProxyStranger, "proxy_stranger", Client, "A PROXY header came from a source that `accept_proxy` does not list.";
@@ -208,7 +209,7 @@ causes! {
 }
 
 impl Cause {
-    /// How many causes there are.
+    /// The number of causes.
     pub const COUNT: usize = Self::ALL.len();
 
     /// The limit that refused the client, if one did.
@@ -234,20 +235,20 @@ impl Cause {
     }
 }
 
-/// What moves a limit.
+/// The configuration keys that raise a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// This key of the configuration.
+    /// One key of the configuration.
     Key(&'static str),
-    /// Either of these keys.
+    /// Either of two keys of the configuration.
     Keys(&'static str, &'static str),
-    /// Nothing: it is far above what any honest client does.
+    /// No key: a built-in limit far above the needs of any honest client.
     BuiltIn,
 }
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As users write it: `backend.NAME.queue`.
+        // In the notation of users: `backend.NAME.queue`.
         let key = |key: &str| key.replace(".*.", ".NAME.");
         match self {
             Self::Key(one) => f.write_str(&key(one)),

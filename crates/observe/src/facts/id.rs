@@ -1,7 +1,7 @@
-//! The name of a connection: a UUID of version 7 (RFC 9562 §5.7), made without locks or system calls.
+//! Connection ids: UUIDs of version 7 (RFC 9562 §5.7), made without locks or system calls.
 //!
-//! Sorting by id sorts by the time of acceptance. An id is unique, not secret: whoever sees one can guess
-//! its neighbours, so nothing may grant access by it.
+//! Ids sort by time of acceptance. An id is unique, not secret: its neighbours can be guessed, so no access
+//! may be granted by it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct ConnectionId(u128);
 
 impl ConnectionId {
-    /// The id as a number whose order is the order of acceptance.
+    /// The id as a number, in the order of acceptance.
     #[must_use]
     pub const fn as_u128(self) -> u128 {
         self.0
@@ -52,11 +52,11 @@ impl fmt::Debug for ConnectionId {
     }
 }
 
-/// Makes the ids of one worker.
+/// The id generator of one worker.
 ///
 /// Layout, from the top: 48 bits of Unix milliseconds, version 7, a 12-bit counter within the millisecond
-/// (RFC 9562 §6.2, method 1), the variant, 16 bits of worker, 46 bits of the process's seed. Two workers of
-/// a process never collide; two processes collide only if they drew the same seed.
+/// (RFC 9562 §6.2, method 1), the variant, 16 bits of worker, 46 bits of the process's seed. Two workers of a
+/// process never collide; two processes collide only if they drew the same seed.
 #[derive(Debug)]
 pub struct IdSource {
     tail: u64,
@@ -72,8 +72,9 @@ impl IdSource {
         Self { tail, millis: 0, counter: 0 }
     }
 
-    /// The next id, for a connection accepted at `now`. Ids only ever rise, even if the clock steps back or
-    /// more than 4096 connections come within a millisecond: the id's time then runs ahead of the clock.
+    /// The next id, for a connection accepted at `now`. Ids strictly increase, even if the clock steps back
+    /// or more than 4096 connections arrive within a millisecond; the timestamp of the id then runs ahead of
+    /// the clock.
     pub fn next(&mut self, now: SystemTime) -> ConnectionId {
         let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let millis = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX) & MILLIS_MASK;

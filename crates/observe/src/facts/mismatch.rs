@@ -1,36 +1,36 @@
-//! The offer of a client and the configuration, for handshakes that failed.
+//! The client's offer beside the configuration, for failed handshakes.
 //!
-//! A client decides how much it offers, so the lists are bounded when they are made: an attack fills at
-//! most a known amount of memory per event.
+//! Clients choose the length of their offers, so the lists are bounded when they are built: an attack takes a
+//! known amount of memory per event.
 
 use std::sync::Arc;
 
-/// Both sides of a handshake that failed.
+/// Both sides of a failed handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What the ClientHello offered.
-    pub offered: Offer,
-    /// What the listener and route allow; one list per snapshot, shared by its connections.
-    pub configured: Arc<Offer>,
+    /// The parameters in the ClientHello.
+    pub offered: TlsOffer,
+    /// The parameters that listener and route allow; one list per snapshot, shared by its connections.
+    pub configured: Arc<TlsOffer>,
 }
 
-/// The parameters of TLS that one side is willing to use, by their IANA names, in order of preference.
+/// The TLS parameters that one side accepts, by IANA name and in order of preference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Offer {
-    /// Protocol versions, as `TLSv1.3`.
+pub struct TlsOffer {
+    /// Protocol versions, such as `TLSv1.3`.
     pub versions: NameList,
-    /// Cipher suites.
+    /// Cipher suites, most preferred first.
     pub suites: NameList,
-    /// Key-exchange groups.
+    /// Key-exchange groups, most preferred first.
     pub groups: NameList,
-    /// Signature schemes.
+    /// Signature schemes, most preferred first.
     pub schemes: NameList,
-    /// Application protocols (ALPN).
+    /// Application protocols (ALPN), most preferred first.
     pub alpn: NameList,
 }
 
 /// A bounded list of names: at most [`NameList::MAX_NAMES`] names and [`NameList::MAX_BYTES`] bytes in all.
-/// What does not fit is counted instead of kept.
+/// Names beyond the bounds are counted and dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameList {
     text: Vec<u8>,
@@ -39,13 +39,13 @@ pub struct NameList {
 }
 
 impl NameList {
-    /// The most names that are kept.
+    /// The maximum number of names.
     pub const MAX_NAMES: usize = 64;
-    /// The most bytes that all kept names have together.
+    /// The maximum length of all names together.
     pub const MAX_BYTES: usize = 1024;
 
-    /// Appends a name, which may be any bytes (ALPN is); once one did not fit, all later ones are only
-    /// counted, so that the kept ones are always the client's first.
+    /// Appends a name of arbitrary bytes (ALPN names are). After the first name that does not fit, all later
+    /// ones are only counted, so that the list is always a prefix of the client's.
     pub fn push(&mut self, name: impl AsRef<[u8]>) {
         let name = name.as_ref();
         let full = self.ends.len() == Self::MAX_NAMES || self.text.len() + name.len() > Self::MAX_BYTES;
@@ -54,11 +54,11 @@ impl NameList {
             return;
         }
         self.text.extend_from_slice(name);
-        // At most MAX_BYTES, which is far below 2^16.
+        // Cannot truncate: at most MAX_BYTES, far below 2^16.
         self.ends.push(self.text.len() as u16);
     }
 
-    /// The kept names, in the order in which they were pushed.
+    /// The names, in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.ends.iter().enumerate().map(|(index, &end)| {
             let start = if index == 0 { 0 } else { usize::from(self.ends[index - 1]) };
@@ -66,13 +66,13 @@ impl NameList {
         })
     }
 
-    /// How many names did not fit.
+    /// The number of names dropped.
     #[must_use]
     pub const fn omitted(&self) -> u32 {
         self.omitted
     }
 
-    /// Whether nothing was pushed.
+    /// Returns `true` if no name was pushed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty() && self.omitted == 0

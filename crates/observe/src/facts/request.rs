@@ -1,7 +1,7 @@
-//! What is known of one finished HTTP request: plain, owned data, made once, when its last byte has gone.
+//! The record of one finished HTTP request, made when its last byte was sent.
 //!
-//! What all requests of a connection have in common is kept once and shared by them. As with connections,
-//! facts hold what happened, and nothing that a log must not hold: no bodies, no cookies, no credentials.
+//! Facts common to all requests of a connection are kept once and shared. Facts state what happened, and hold
+//! nothing that must not reach a log: no bodies, no cookies, no credentials.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -9,47 +9,49 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{
-    Address, Cause, ClientFacts, Close, ConnectionFacts, ConnectionId, Fault, PathFacts, TlsFacts, Traffic,
+    ByteCounts, Cause, ClientFacts, Close, ConnectionFacts, ConnectionId, EndpointAddress, Fault, PathFacts,
+    TlsFacts,
 };
 
-/// One finished request.
+/// The record of one finished request.
 #[derive(Clone, Debug)]
 pub struct RequestFacts {
-    /// The request's id, as the server got it in `X-Request-Id`.
+    /// The request id, as forwarded in `X-Request-Id`.
     pub id: Box<str>,
-    /// The connection that it came by, shared by all its requests.
+    /// The connection, shared by all its requests.
     pub connection: Arc<ConnectionBrief>,
-    /// The client, where trusted proxies name another one than the connection's.
+    /// The client according to trusted proxies, if it differs from the connection's.
     pub named: Option<IpAddr>,
-    /// When the first byte of its head came.
+    /// The time of the first byte of the head.
     pub begun: SystemTime,
-    /// What was asked for.
-    pub request: RequestLine,
-    /// Where it went.
+    /// Method, target and the headers that are logged.
+    pub request: RequestSummary,
+    /// Route, backend and server.
     pub path: PathFacts,
-    /// The status of the response; 0 where none was begun.
+    /// The status of the response; 0 if none was started.
     pub status: u16,
-    /// Bytes of bodies: of the request as received, of the response as sent.
-    pub traffic: Traffic,
-    /// How long its parts took.
+    /// Body bytes: of the request as received, of the response as sent.
+    pub traffic: ByteCounts,
+    /// Durations of the phases.
     pub times: RequestTimes,
-    /// How it ended.
+    /// The reason for the end, and the fault.
     pub close: Close,
-    /// Its place in a distributed trace.
+    /// The span of this request in a distributed trace.
     pub trace: Option<Trace>,
-    /// Set for tunnels and event streams, which last until somebody leaves: their duration says nothing of the server.
+    /// Set for tunnels and event streams, which last as long as the parties like: their duration says nothing
+    /// about the server.
     pub is_open_ended: bool,
 }
 
 impl RequestFacts {
-    /// The facts of a request whose head was just read. Until [`close`](Self::close) is set they say
-    /// [`Cause::Internal`]: an end without a named cause is our fault.
+    /// The record of a request just after its head was read. Until [`close`](Self::close) is set it says
+    /// [`Cause::Internal`]: an end without a cause is a bug of Offramp.
     #[must_use]
     pub fn new(
         id: Box<str>,
         connection: Arc<ConnectionBrief>,
         begun: SystemTime,
-        request: RequestLine,
+        request: RequestSummary,
     ) -> Self {
         Self {
             id,
@@ -59,7 +61,7 @@ impl RequestFacts {
             request,
             path: PathFacts::default(),
             status: 0,
-            traffic: Traffic::default(),
+            traffic: ByteCounts::default(),
             times: RequestTimes::default(),
             close: Close::from(Cause::Internal),
             trace: None,
@@ -67,11 +69,11 @@ impl RequestFacts {
         }
     }
 
-    /// Who asked: the client that trusted proxies name, else the connection's. A port is known of the latter only.
+    /// The client: the one that trusted proxies name, else the connection's. Only the latter has a port.
     #[must_use]
-    pub fn client(&self) -> Cow<'_, Address> {
+    pub fn client(&self) -> Cow<'_, EndpointAddress> {
         match self.named {
-            Some(ip) => Cow::Owned(Address::Ip(SocketAddr::new(ip, 0))),
+            Some(ip) => Cow::Owned(EndpointAddress::Ip(SocketAddr::new(ip, 0))),
             None => Cow::Borrowed(&self.connection.client.address),
         }
     }
@@ -84,38 +86,38 @@ impl RequestFacts {
 
     /// The peer of the socket, if it is not the client.
     #[must_use]
-    pub fn peer(&self) -> Option<&Address> {
+    pub fn peer(&self) -> Option<&EndpointAddress> {
         let connection = &self.connection.client;
         connection.peer.as_ref().or_else(|| self.named.map(|_| &connection.address))
     }
 
-    /// Whether somebody or something failed, so that sampling must not leave it out: the status is 500 or
-    /// above, or the end is anybody's fault.
+    /// Returns `true` for failures, which sampling must not drop: a status of 500 or above, or a cause with a
+    /// fault.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         self.status >= 500 || self.close.fault != Fault::Nobody
     }
 }
 
-/// What the requests of a connection have in common.
+/// The facts that all requests of a connection share.
 #[derive(Clone, Debug)]
 pub struct ConnectionBrief {
-    /// The connection's unique id.
+    /// The unique id of the connection.
     pub id: ConnectionId,
-    /// The worker that serves it.
+    /// The worker that serves the connection.
     pub worker: u16,
-    /// The listener's name.
+    /// The name of the listener.
     pub listener: Arc<str>,
-    /// When it was accepted.
+    /// The time of acceptance.
     pub accepted: SystemTime,
-    /// Who it came from.
+    /// The client and the socket's peer.
     pub client: ClientFacts,
-    /// What TLS agreed upon; absent on plain-text listeners.
+    /// Negotiated TLS parameters; absent on plain-text listeners.
     pub tls: Option<TlsFacts>,
 }
 
 impl From<&ConnectionFacts> for ConnectionBrief {
-    /// What is known once the handshake is complete. Without a handshake it is a plain-text connection.
+    /// The facts known once the handshake is complete. A connection without a handshake counts as plain text.
     fn from(facts: &ConnectionFacts) -> Self {
         Self {
             id: facts.id,
@@ -133,35 +135,35 @@ impl ClientFacts {
     #[must_use]
     pub const fn ip(&self) -> Option<IpAddr> {
         match &self.address {
-            Address::Ip(address) => Some(address.ip().to_canonical()),
-            Address::Unix(_) => None,
+            EndpointAddress::Ip(address) => Some(address.ip().to_canonical()),
+            EndpointAddress::Unix(_) => None,
         }
     }
 }
 
-/// What was asked for. Texts are as the client sent them, where nothing else is said: they may hold
-/// anything that the HTTP parser lets through, and every writer escapes them.
+/// The request line, and the headers that are logged. Texts are as sent unless stated otherwise: they may
+/// hold anything that the HTTP parser accepts, and every writer escapes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestLine {
-    /// The method.
+pub struct RequestSummary {
+    /// The method, such as `GET`.
     pub method: Cow<'static, str>,
-    /// How the client spoke to us.
-    pub scheme: Scheme,
-    /// The host as routed: lower case, without port; empty where the request names none.
+    /// The scheme between client and Offramp.
+    pub scheme: ClientScheme,
+    /// The host as routed: lower case, without port; empty if the request has none.
     pub host: Arc<str>,
     /// Path and query as received.
     pub target: Box<str>,
-    /// The version of HTTP.
+    /// The HTTP version of the client.
     pub version: HttpVersion,
     /// The `Referer` header (RFC 9110 §10.1.3).
     pub referer: Option<Box<[u8]>>,
     /// The `User-Agent` header (RFC 9110 §10.1.5).
     pub user_agent: Option<Arc<[u8]>>,
-    /// The authenticated user.
+    /// The user, if authenticated.
     pub user: Option<Box<[u8]>>,
 }
 
-impl RequestLine {
+impl RequestSummary {
     /// The target without its query.
     #[must_use]
     pub fn path(&self) -> &str {
@@ -174,7 +176,7 @@ impl RequestLine {
         self.path_and_query().1
     }
 
-    /// Both at once. Targets are short: a plain search over the bytes beats that of the standard library.
+    /// Splits path and query. Targets are short: a plain byte search beats that of the standard library.
     #[must_use]
     pub fn path_and_query(&self) -> (&str, Option<&str>) {
         match self.target.bytes().position(|byte| byte == b'?') {
@@ -184,20 +186,20 @@ impl RequestLine {
     }
 }
 
-/// How a client speaks to Offramp.
+/// The scheme between a client and Offramp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scheme {
-    /// In plain text.
+pub enum ClientScheme {
+    /// HTTP in plain text.
     Http,
-    /// Over TLS.
+    /// HTTP over a TLS connection.
     Https,
 }
 
-impl Scheme {
+impl ClientScheme {
     /// Every scheme, in the order of the discriminants.
     pub const ALL: [Self; 2] = [Self::Http, Self::Https];
 
-    /// The name, in lower case.
+    /// The name in lower case, as in URLs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -210,11 +212,11 @@ impl Scheme {
 /// The versions of HTTP that Offramp speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HttpVersion {
-    /// RFC 1945.
+    /// HTTP/1.0, defined in RFC 1945.
     Http10,
-    /// RFC 9112.
+    /// HTTP/1.1, defined in RFC 9112.
     Http11,
-    /// RFC 9113.
+    /// HTTP/2, defined in RFC 9113.
     Http2,
 }
 
@@ -222,7 +224,7 @@ impl HttpVersion {
     /// Every version, in the order of the discriminants.
     pub const ALL: [Self; 3] = [Self::Http10, Self::Http11, Self::Http2];
 
-    /// The name as nginx's `$server_protocol` has it: `HTTP/1.0`, `HTTP/1.1`, `HTTP/2.0`.
+    /// The name in the style of nginx's `$server_protocol`: `HTTP/1.0`, `HTTP/1.1`, `HTTP/2.0`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -233,35 +235,35 @@ impl HttpVersion {
     }
 }
 
-/// How long the parts of a request took; recorded to the microsecond.
+/// Durations of the phases of a request, recorded to the microsecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestTimes {
-    /// Waiting for a server to have room; absent if it did not wait.
+    /// Time in the queue for a server; absent if the request was not queued.
     pub queue: Option<Duration>,
-    /// Connecting to the server, failed tries included; absent where a kept connection was used.
+    /// Time to connect, failed tries included; absent if a pooled connection was used.
     pub connect: Option<Duration>,
-    /// From the first byte of the request's head to the server's response head; absent if none came.
+    /// From the first byte of the request head to the response head of the server; absent without a response.
     pub first_byte: Option<Duration>,
     /// From the first byte of the request's head to the last byte of the response.
     pub total: Duration,
 }
 
-/// A request's place in a distributed trace (W3C Trace Context, level 1).
+/// The span of a request in a distributed trace (W3C Trace Context, level 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// The trace's id, not zero.
+    /// The trace id; never zero.
     pub id: u128,
-    /// The id of this request's own span, which the server sees as its parent; not zero.
+    /// The id of this request's own span, the parent of the server's spans; never zero.
     pub span: u64,
-    /// The span of the caller; `None` if the trace begins here.
+    /// The span of the caller; `None` at the root of the trace.
     pub parent: Option<u64>,
-    /// Whether it is recorded.
+    /// The sampled flag: spans are exported only if it is set.
     pub sampled: bool,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ConnectionBrief, HttpVersion, RequestFacts, RequestLine, Scheme};
+    use super::{ClientScheme, ConnectionBrief, HttpVersion, RequestFacts, RequestSummary};
     use crate::facts::{Cause, Close, ConnectionFacts, Handshake, IdSource};
     use std::net::SocketAddr;
     use std::sync::Arc;
@@ -273,10 +275,10 @@ mod tests {
         ConnectionFacts::new(id, 0, "web".into(), UNIX_EPOCH, client.into())
     }
 
-    fn line(target: &str) -> RequestLine {
-        RequestLine {
+    fn line(target: &str) -> RequestSummary {
+        RequestSummary {
             method: "GET".into(),
-            scheme: Scheme::Https,
+            scheme: ClientScheme::Https,
             host: "example.org".into(),
             target: target.into(),
             version: HttpVersion::Http2,

@@ -1,22 +1,22 @@
-//! Connections that have no line in the format of the access log: they are counted by cause, and reported to the
+//! Connections without a line in the format of the access log: counted by cause, and reported to the
 //! program's log once a minute.
 //!
-//! nginx's formats know requests alone. What fails in the handshake, and every connection of a `tcp` listener, would
-//! leave no trace.
+//! nginx's formats cover requests only. Failed handshakes and connections of `tcp` listeners would leave no
+//! trace.
 
 use std::time::{Duration, Instant};
 
 use crate::facts::{Cause, Close, FatalAlert, Fault};
 use crate::log::{Level, Log};
 
-/// The counts since the last log lines.
+/// Counts since the last report.
 #[derive(Debug, Default)]
-pub(super) struct Unwritten {
+pub(super) struct UnwrittenCounts {
     counts: Vec<Count>,
     reported: Option<Instant>,
 }
 
-/// So many connections ended alike. There are as many kinds as causes and alerts, some hundreds at most.
+/// Connections with the same end. There are some hundred kinds at most: causes times alerts.
 #[derive(Debug)]
 struct Count {
     cause: Cause,
@@ -25,8 +25,8 @@ struct Count {
     connections: u64,
 }
 
-impl Unwritten {
-    /// Counts a connection that ended so.
+impl UnwrittenCounts {
+    /// Counts a connection with this end.
     pub(super) fn add(&mut self, close: &Close) {
         let kind = (close.cause, close.fault, close.alert);
         match self.counts.iter_mut().find(|count| (count.cause, count.fault, count.alert) == kind) {
@@ -38,16 +38,16 @@ impl Unwritten {
         }
     }
 
-    /// Tells what was counted, if it is time: the first ones at once, those that follow after a minute.
-    pub(super) fn tell(&mut self, log: &Log, now: Instant) {
+    /// Reports the counts if due: the first at once, later ones after [`EVERY`].
+    pub(super) fn report_if_due(&mut self, log: &Log, now: Instant) {
         if !self.counts.is_empty() && self.due(now) == Some(Duration::ZERO) {
             self.reported = Some(now);
-            self.tell_all(log);
+            self.report_all(log);
         }
     }
 
-    /// Tells what was counted: one line for each cause.
-    pub(super) fn tell_all(&mut self, log: &Log) {
+    /// Reports the counts, one log line per cause.
+    pub(super) fn report_all(&mut self, log: &Log) {
         for count in self.counts.drain(..) {
             let mut fields = vec![
                 ("cause", count.cause.name().into()),
@@ -67,7 +67,7 @@ impl Unwritten {
         }
     }
 
-    /// The time until the next log line is due; `None` if there is nothing to log.
+    /// The time until the next report is due; `None` if there is nothing to report.
     pub(super) fn due(&self, now: Instant) -> Option<Duration> {
         let since = self.reported.map_or(EVERY, |reported| now.duration_since(reported));
         (!self.counts.is_empty()).then(|| EVERY.saturating_sub(since))
@@ -80,32 +80,32 @@ const EVERY: Duration = Duration::from_secs(60);
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::Unwritten;
+    use super::UnwrittenCounts;
     use crate::facts::{Alert, Cause, Close, FatalAlert};
     use crate::log::{Level, Log, LogFormat};
     use crate::sink::Output;
 
     #[test]
-    fn causes_are_told_once_a_minute() {
+    fn causes_are_reported_once_a_minute() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let log = Log::open(Output::File(path.clone()), LogFormat::Logfmt, Level::Info).unwrap();
-        let (mut unwritten, begun) = (Unwritten::default(), Instant::now());
+        let (mut unwritten, begun) = (UnwrittenCounts::default(), Instant::now());
         let reported = || std::fs::read_to_string(&path).unwrap().lines().count();
         assert_eq!(unwritten.due(begun), None);
         let alert = Close::from(Cause::HandshakeAlert).with_alert(FatalAlert::Received(Alert::UNKNOWN_CA));
         unwritten.add(&alert);
         assert_eq!(unwritten.due(begun), Some(Duration::ZERO));
-        unwritten.tell(&log, begun);
+        unwritten.report_if_due(&log, begun);
         assert_eq!(reported(), 1, "the first at once");
         for _ in 0..500 {
             unwritten.add(&alert);
             unwritten.add(&Close::from(Cause::ClientClosed));
         }
-        unwritten.tell(&log, begun + Duration::from_secs(59));
+        unwritten.report_if_due(&log, begun + Duration::from_secs(59));
         assert_eq!(reported(), 1);
         assert_eq!(unwritten.due(begun + Duration::from_secs(59)), Some(Duration::from_secs(1)));
-        unwritten.tell(&log, begun + Duration::from_secs(60));
+        unwritten.report_if_due(&log, begun + Duration::from_secs(60));
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(reported(), 3, "one for each cause");
         assert!(

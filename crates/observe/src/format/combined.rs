@@ -1,17 +1,17 @@
-//! Requests as nginx writes them: its `combined` format, and `vhost`, which is `combined` and `"$host"`.
+//! Requests in nginx's `combined` format, and in `vhost`, which is `combined` and `"$host"`.
 //!
-//! Escaping is nginx's default (`escape=default`): `"`, `\`, and every byte below 32 or above 126 become
-//! `\xNN` with capital digits; a value that is absent is `-`. As with nginx, the time is that of the end of the
-//! request; it is in UTC. A connection has no place in these formats: it gets no line.
+//! Escaping follows nginx's default (`escape=default`): `"`, `\`, and bytes below 32 or above 126 become
+//! `\xNN` with upper-case digits; an absent value is `-`. As in nginx, the time is that of the end of the
+//! request, but in UTC. Connections have no line in these formats.
 
 use super::fields::Field;
-use super::plain::Plain;
-use super::selection::Selection;
-use crate::facts::{Address, RequestFacts};
+use super::plain::ShortAscii;
+use super::selection::FieldSelection;
+use crate::facts::{EndpointAddress, RequestFacts};
 use crate::timestamp::common_log;
 
 /// Appends the line without its newline.
-pub(super) fn write(facts: &RequestFacts, selection: &Selection, host: bool, out: &mut Vec<u8>) {
+pub(super) fn write(facts: &RequestFacts, selection: &FieldSelection, host: bool, out: &mut Vec<u8>) {
     let mut line = CombinedLine { out, selection };
     let request = &facts.request;
     line.client(&facts.client());
@@ -25,7 +25,7 @@ pub(super) fn write(facts: &RequestFacts, selection: &Selection, host: bool, out
     line.out.extend_from_slice(b"\" ");
     let status = facts.status.min(999);
     let digits = [status / 100, status / 10 % 10, status % 10];
-    // Each is below ten.
+    // Every digit is below ten, so this cannot truncate.
     line.value(Field::Status, Some(&digits.map(|digit| b'0' + digit as u8)));
     line.out.push(b' ');
     let sent = facts.traffic.to_client;
@@ -44,18 +44,18 @@ pub(super) fn write(facts: &RequestFacts, selection: &Selection, host: bool, out
 
 struct CombinedLine<'a> {
     out: &'a mut Vec<u8>,
-    selection: &'a Selection,
+    selection: &'a FieldSelection,
 }
 
 impl CombinedLine<'_> {
-    fn client(&mut self, address: &Address) {
+    fn client(&mut self, address: &EndpointAddress) {
         match address {
-            Address::Ip(address) => {
+            EndpointAddress::Ip(address) => {
                 let address = self.selection.address(address.ip());
-                self.value(Field::Client, Some(Plain::default().ip(address)));
+                self.value(Field::Client, Some(ShortAscii::default().ip(address)));
             }
-            // As nginx writes clients of Unix sockets.
-            Address::Unix(_) => self.value(Field::Client, Some(b"unix:")),
+            // nginx's notation for clients of Unix sockets.
+            EndpointAddress::Unix(_) => self.value(Field::Client, Some(b"unix:")),
         }
     }
 
@@ -67,7 +67,7 @@ impl CombinedLine<'_> {
         self.value(Field::Method, Some(request.method.as_bytes()));
         self.out.push(b' ');
         self.value(Field::Path, Some(request.path().as_bytes()));
-        if let Some(query) = request.query().filter(|_| self.selection.is_told(Field::Query)) {
+        if let Some(query) = request.query().filter(|_| self.selection.is_written(Field::Query)) {
             self.out.push(b'?');
             self.value(Field::Query, Some(query.as_bytes()));
         }
@@ -76,7 +76,7 @@ impl CombinedLine<'_> {
     }
 
     fn value(&mut self, field: Field, value: Option<&[u8]>) {
-        let mut room = Plain::default();
+        let mut room = ShortAscii::default();
         match value.and_then(|value| self.selection.shown(field, value, &mut room)) {
             Some(value) => escape(self.out, value),
             None => self.out.push(b'-'),
@@ -84,7 +84,7 @@ impl CombinedLine<'_> {
     }
 }
 
-/// Escapes as nginx does.
+/// Escapes by nginx's default rule, `escape=default`.
 fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
     let is_harmless = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
     if super::escape::is_all(bytes, is_harmless) {

@@ -1,7 +1,7 @@
 //! Escaping of hostile bytes: one rule for all formats.
 //!
-//! Bytes that are no UTF-8 become U+FFFD, as `String::from_utf8_lossy` does it. Control characters, line and
-//! paragraph separators, and characters that are invisible or turn the direction of text become `\uXXXX`.
+//! Invalid UTF-8 becomes U+FFFD, as by `String::from_utf8_lossy`. Control characters, line and paragraph
+//! separators, and characters that are invisible or change the direction of text become `\uXXXX`.
 
 use super::plain::HEX;
 
@@ -15,7 +15,7 @@ pub(crate) fn json_string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// Whether `bytes` are a JSON string as they are, but for the quotes.
+/// Returns `true` if `bytes` need only quotes to be a JSON string.
 pub(super) fn is_json_text(bytes: &[u8]) -> bool {
     is_all(bytes, is_harmless_in_quotes)
 }
@@ -32,7 +32,7 @@ fn escaped_json_string(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// Appends `bytes` bare where a reader of logfmt takes them as they are, else as a JSON string.
+/// Appends `bytes` unquoted where logfmt allows it, else as a JSON string.
 pub(crate) fn bare_or_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     if !bytes.is_empty() && is_all(bytes, is_harmless_bare) {
         return out.extend_from_slice(bytes);
@@ -46,7 +46,7 @@ pub(crate) fn bare_or_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Appends `text` as a sentence for people: only what is hostile is escaped.
+/// Appends `text` for people: escapes hostile characters only.
 pub(crate) fn sentence(out: &mut Vec<u8>, text: &str) {
     escape_where(out, text, is_hostile);
 }
@@ -55,12 +55,12 @@ fn needs_quotes(c: char) -> bool {
     matches!(c, ' ' | '=' | '"' | '\\' | '\u{fffd}') || c.is_whitespace() || is_hostile(c)
 }
 
-/// Whether every byte `is_harmless`. Nearly all values are, so that most are looked at once, 16 bytes at a time
-/// (the compiler makes vectors of the inner loop), and copied whole.
+/// Returns `true` if every byte `is_harmless`. True for nearly all values, so most are checked 16 bytes at a
+/// time (the compiler vectorises the inner loop) and copied whole.
 #[inline]
 pub(super) fn is_all(bytes: &[u8], is_harmless: impl Fn(u8) -> bool) -> bool {
     let are = |block: &[u8]| block.iter().fold(0, |bad, &byte| bad | u8::from(!is_harmless(byte))) == 0;
-    // What is left over is looked at in a block of its own that overlaps the one before.
+    // The remainder is checked as a block that overlaps the previous one.
     match (bytes.last_chunk::<16>(), bytes.last_chunk::<8>(), bytes.first_chunk::<8>()) {
         (Some(last), ..) => are(last) && bytes.as_chunks::<16>().0.iter().all(|block| are(block.as_slice())),
         (None, Some(last), Some(first)) => are(last) & are(first),
@@ -68,19 +68,19 @@ pub(super) fn is_all(bytes: &[u8], is_harmless: impl Fn(u8) -> bool) -> bool {
     }
 }
 
-/// Of ASCII, what a JSON string takes as it is.
+/// ASCII that a JSON string takes unescaped.
 #[inline]
 const fn is_harmless_in_quotes(byte: u8) -> bool {
     (byte >= b' ') & (byte <= b'~') & (byte != b'"') & (byte != b'\\')
 }
 
-/// Of ASCII, what logfmt takes without quotes.
+/// ASCII that logfmt takes unquoted.
 #[inline]
 const fn is_harmless_bare(byte: u8) -> bool {
     (byte > b' ') & (byte <= b'~') & (byte != b'"') & (byte != b'\\') & (byte != b'=')
 }
 
-/// Copies runs of harmless characters whole.
+/// Escapes characters one by one, and copies harmless runs whole.
 fn escape_where(out: &mut Vec<u8>, text: &str, must_escape: impl Fn(char) -> bool) {
     let mut copied = 0;
     for (at, c) in text.char_indices() {
@@ -101,7 +101,7 @@ fn escape_char(out: &mut Vec<u8>, c: char) {
         '\r' => out.extend_from_slice(br"\r"),
         '\t' => out.extend_from_slice(br"\t"),
         _ => {
-            // JSON writes characters beyond the basic plane as a surrogate pair.
+            // JSON writes characters beyond the basic plane as a surrogate pair (RFC 8259 §7).
             for unit in c.encode_utf16(&mut [0; 2]) {
                 let digit = |shift: u32| HEX[usize::from(*unit >> shift & 0xf)];
                 out.extend_from_slice(&[b'\\', b'u', digit(12), digit(8), digit(4), digit(0)]);
@@ -110,7 +110,7 @@ fn escape_char(out: &mut Vec<u8>, c: char) {
     }
 }
 
-/// Whether a character must not reach a terminal or a line-based reader as it is.
+/// Returns `true` for characters that must not reach a terminal or a line-based reader.
 fn is_hostile(c: char) -> bool {
     match c {
         ' '..='~' => false,

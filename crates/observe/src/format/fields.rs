@@ -1,26 +1,26 @@
-//! The fields of an event, once: key, type, which events have it, and meaning.
+//! The table of event fields: key, type, kinds of events, and meaning.
 //!
-//! Keys are a contract with users' queries: a field may be added, a key never changes its name or meaning.
-//! Absent values are left out. The tables in `docs/events.md` and the names that `access_log.omit` and
-//! `access_log.hash` take derive from here.
+//! Keys are a contract with users' queries: fields may be added, a key never changes its name or meaning.
+//! Absent values are left out. The tables in `docs/reference/events.md` and the names that `access_log.omit` and
+//! `access_log.hash` accept derive from this table.
 
-/// The type of a field's values.
+/// The type of the values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// A point in time, RFC 3339 in UTC with microseconds.
     Time,
-    /// Text.
+    /// Text of arbitrary characters.
     Text,
-    /// An integer that is not negative.
+    /// An unsigned integer of 64 bits.
     Number,
-    /// `true` or `false`.
+    /// A boolean: `true` or `false`.
     Flag,
-    /// A list of texts; in logfmt they are joined by commas.
+    /// A list of texts; logfmt joins them by commas.
     List,
 }
 
 impl FieldKind {
-    /// The word for it in the documentation.
+    /// The type's name in the documentation.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,25 +33,25 @@ impl FieldKind {
     }
 }
 
-/// Which events have a field.
+/// The kinds of events that have a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldOf {
-    /// Those of connections.
+    /// Events of connections only.
     Connection,
-    /// Those of requests.
+    /// Events of requests only.
     Request,
-    /// All.
+    /// Events of both kinds.
     Both,
 }
 
 impl FieldOf {
-    /// Whether events of connections have it.
+    /// Returns `true` if events of connections have the field.
     #[must_use]
     pub const fn connections(self) -> bool {
         matches!(self, Self::Connection | Self::Both)
     }
 
-    /// Whether events of requests have it.
+    /// Returns `true` if events of requests have the field.
     #[must_use]
     pub const fn requests(self) -> bool {
         matches!(self, Self::Request | Self::Both)
@@ -60,54 +60,54 @@ impl FieldOf {
 
 macro_rules! fields {
     ($($variant:ident, $key:literal, $kind:ident, $of:ident, $meaning:literal;)+) => {
-        /// A field of an event.
+        /// A field of events.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Field {
             $(#[doc = $meaning] $variant,)+
         }
 
         impl Field {
-            /// Every field, in the order in which an event has them, which is that of the discriminants.
+            /// Every field, in the order of an event's line, which is that of the discriminants.
             pub const ALL: [Self; [$($key),+].len()] = [$(Self::$variant),+];
 
-            /// The key, in `snake_case`.
+            /// The key in `snake_case`.
             #[must_use]
             #[inline]
             pub const fn key(self) -> &'static str {
                 match self { $(Self::$variant => $key,)+ }
             }
 
-            /// The key as JSON has it between two members: `,"key":`.
+            /// The key as a further JSON member: `,"key":`.
             #[inline]
             pub(super) const fn json_key(self) -> &'static str {
                 match self { $(Self::$variant => concat!(",\"", $key, "\":"),)+ }
             }
 
-            /// The same before a text: `,"key":"`.
+            /// The key as a further JSON member with a text value: `,"key":"`.
             #[inline]
             pub(super) const fn json_text_key(self) -> &'static str {
                 match self { $(Self::$variant => concat!(",\"", $key, "\":\""),)+ }
             }
 
-            /// The key as logfmt has it: `key=`.
+            /// The key in logfmt: `key=`.
             #[inline]
             pub(super) const fn logfmt_key(self) -> &'static str {
                 match self { $(Self::$variant => concat!($key, "="),)+ }
             }
 
-            /// The type of its values.
+            /// The type of the field's values.
             #[must_use]
             pub const fn kind(self) -> FieldKind {
                 match self { $(Self::$variant => FieldKind::$kind,)+ }
             }
 
-            /// Which events have it.
+            /// The kinds of events that have the field.
             #[must_use]
             pub const fn of(self) -> FieldOf {
                 match self { $(Self::$variant => FieldOf::$of,)+ }
             }
 
-            /// What it means.
+            /// The meaning in one line of English.
             #[must_use]
             pub const fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $meaning,)+ }
@@ -177,20 +177,20 @@ fields! {
 }
 
 impl Field {
-    /// The field of that key.
+    /// Looks a field up by its key.
     #[must_use]
     pub fn from_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|field| field.key() == key)
     }
 
-    /// Its place in [`Field::ALL`].
+    /// The index of the field in [`Field::ALL`].
     #[must_use]
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// How many there are.
+    /// The number of fields.
     pub const COUNT: usize = Self::ALL.len();
 }
 

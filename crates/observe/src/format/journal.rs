@@ -1,8 +1,8 @@
 //! Entries in journald's native protocol (systemd's "Native Journal Protocol"): one field per fact.
 //!
-//! A field is `KEY=value\n`, or, where the value holds a newline, `KEY\n`, the length as 64 little-endian bits,
-//! the value and `\n`. Values are the bytes as they came, unescaped: journald and its readers take any, and
-//! `journalctl OFFRAMP_PATH=…` must match what was asked for.
+//! A field is `KEY=value\n`, or, for a value with newlines, `KEY\n`, the length as 64 little-endian bits, the
+//! value and `\n`. Values are unescaped bytes: journald and its readers accept any, and `journalctl
+//! OFFRAMP_PATH=…` must match the original.
 
 use std::time::SystemTime;
 
@@ -12,13 +12,13 @@ use super::visit::FieldWriter;
 use crate::facts::NameList;
 use crate::timestamp::rfc3339_micros;
 
-/// One entry that is being written.
+/// An entry under construction.
 pub(crate) struct JournalEntry<'a> {
     out: &'a mut Vec<u8>,
 }
 
 impl<'a> JournalEntry<'a> {
-    /// Begins an entry with what every entry has; `severity` is syslog's (RFC 5424 §6.2.1).
+    /// Starts an entry with the common fields; `severity` is syslog's (RFC 5424 §6.2.1).
     pub(crate) fn begin(out: &'a mut Vec<u8>, severity: u8, message: &[u8]) -> Self {
         out.extend_from_slice(b"PRIORITY=");
         out.push(b'0' + severity.min(7));
@@ -28,13 +28,13 @@ impl<'a> JournalEntry<'a> {
         entry
     }
 
-    /// A field of the journal's own kind.
+    /// Appends one of journald's own fields.
     fn field(&mut self, key: &str, value: &[u8]) {
         self.out.extend_from_slice(key.as_bytes());
         self.value(value);
     }
 
-    /// A field of ours: `key` is in `snake_case`, and becomes `OFFRAMP_KEY`.
+    /// Appends a field of Offramp: `key` in `snake_case` becomes `OFFRAMP_KEY`.
     pub(crate) fn fact(&mut self, key: &str, value: &[u8]) {
         self.out.extend_from_slice(b"OFFRAMP_");
         self.out.extend(key.bytes().map(|byte| byte.to_ascii_uppercase()));
@@ -59,7 +59,7 @@ impl FieldWriter for JournalEntry<'_> {
     }
 
     fn text(&mut self, field: Field, text: &[u8]) {
-        // The documented name: how long it took, whatever it was.
+        // The documented name, for connections and requests alike.
         let key = if field == Field::TotalUs { "duration_us" } else { field.key() };
         self.fact(key, text);
     }

@@ -1,4 +1,4 @@
-//! Events as JSON: one flat object per line, keys in a stable order.
+//! JSON: one flat object per event, keys in a stable order.
 
 use std::io::Write;
 use std::time::SystemTime;
@@ -9,11 +9,11 @@ use super::visit::FieldWriter;
 use crate::facts::NameList;
 use crate::timestamp::rfc3339_micros;
 
-/// Appends one object, of which `walk` writes the members.
+/// Appends one object with the members that `walk` writes.
 pub(super) fn write(out: &mut Vec<u8>, walk: impl FnOnce(&mut Json<'_>)) {
     let start = out.len();
     walk(&mut Json { out });
-    // Every member begins with a comma; that of the first becomes the opening brace.
+    // Every member starts with a comma; that of the first becomes the opening brace.
     match out.get_mut(start) {
         Some(comma) => *comma = b'{',
         None => out.push(b'{'),

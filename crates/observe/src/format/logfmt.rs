@@ -1,4 +1,4 @@
-//! Events as logfmt: `key=value` pairs, values quoted like JSON strings where they need it.
+//! logfmt: `key=value` pairs, with values quoted like JSON strings where necessary.
 
 use std::io::Write;
 use std::time::SystemTime;
@@ -13,13 +13,13 @@ use crate::timestamp::{Precision, write_rfc3339};
 pub(super) fn write(out: &mut Vec<u8>, walk: impl FnOnce(&mut Logfmt<'_>)) {
     let start = out.len();
     walk(&mut Logfmt { out });
-    // Every pair ends in a space, the last one without need.
+    // Every pair ends in a space; drops the last one.
     if out.len() > start {
         out.pop();
     }
 }
 
-/// Joins names by commas; the number of omitted ones is at the end.
+/// Joins names by commas; the number of omitted names comes last.
 pub(super) fn join(names: &NameList) -> Vec<u8> {
     let mut joined = Vec::new();
     for (index, name) in names.iter().enumerate() {

@@ -1,27 +1,27 @@
-//! Ids, addresses and numbers as text on the stack: what every event has, without the formatting machinery
-//! and without an allocation.
+//! Ids, addresses and numbers as text on the stack: the common parts of events, without `fmt` and without an
+//! allocation.
 
 use std::net::IpAddr;
 
 use crate::facts::ConnectionId;
 
-/// Room for one short text of ASCII: a UUID, an IP address, 32 hexadecimal digits, a number.
-pub(super) struct Plain {
+/// A buffer for one short ASCII text: a UUID, an IP address, 32 hexadecimal digits, a number.
+pub(super) struct ShortAscii {
     text: [u8; Self::SIZE],
     length: usize,
 }
 
-impl Default for Plain {
+impl Default for ShortAscii {
     fn default() -> Self {
         Self { text: [0; Self::SIZE], length: 0 }
     }
 }
 
-impl Plain {
-    /// The longest: an IPv6 address has at most 39 bytes (45 with an embedded IPv4 address).
+impl ShortAscii {
+    /// The longest content: an IPv6 address has at most 39 bytes (45 with an embedded IPv4 address).
     const SIZE: usize = 48;
 
-    /// A UUID of 36 characters.
+    /// Writes a UUID of 36 characters.
     pub(super) fn uuid(&mut self, id: ConnectionId) -> &[u8] {
         let id = id.as_u128();
         let [first, second] = [(id >> 96) as u32, (id >> 64) as u32].map(hex8);
@@ -41,7 +41,7 @@ impl Plain {
         self.as_bytes()
     }
 
-    /// The lowest `digits` hexadecimal digits of a number; `digits` is even and at most 32.
+    /// Writes the lowest `digits` hexadecimal digits; `digits` is even and at most 32.
     pub(super) fn hex(&mut self, number: u128, digits: usize) -> &[u8] {
         for byte in &number.to_be_bytes()[16 - digits / 2..] {
             self.push_hex(*byte);
@@ -49,7 +49,7 @@ impl Plain {
         self.as_bytes()
     }
 
-    /// An IP address; IPv4-mapped ones as the IPv4 addresses that they are.
+    /// Writes an IP address; IPv4-mapped ones as IPv4.
     pub(super) fn ip(&mut self, address: IpAddr) -> &[u8] {
         match address.to_canonical() {
             IpAddr::V4(address) => {
@@ -93,8 +93,8 @@ impl Plain {
     }
 }
 
-/// Eight hexadecimal digits at once: nibbles are spread over the bytes of a word, then all are turned into
-/// digits together.
+/// Eight hexadecimal digits at once: spreads nibbles over the bytes of a word, then turns all into digits
+/// together.
 #[inline]
 fn hex8(number: u32) -> [u8; 8] {
     let mut word = u64::from(number);
@@ -109,7 +109,7 @@ pub(super) const HEX: &[u8; 16] = b"0123456789abcdef";
 
 #[cfg(test)]
 mod tests {
-    use super::Plain;
+    use super::ShortAscii;
     use crate::facts::ConnectionId;
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -120,21 +120,21 @@ mod tests {
     #[test]
     fn texts_are_those_of_display() {
         let id = ConnectionId::from(0x01a1_ffe0_6b21_7000_8000_0000_1a2b_3c4d);
-        assert_eq!(text(Plain::default().uuid(id)), id.to_string());
+        assert_eq!(text(ShortAscii::default().uuid(id)), id.to_string());
         for byte in 0..=u128::from(u8::MAX) {
             let id = ConnectionId::from(byte * (u128::MAX / 255));
-            assert_eq!(text(Plain::default().uuid(id)), id.to_string());
+            assert_eq!(text(ShortAscii::default().uuid(id)), id.to_string());
         }
-        assert_eq!(text(Plain::default().hex(0xabc, 16)), "0000000000000abc");
-        assert_eq!(text(Plain::default().hex(u128::MAX, 32)), "f".repeat(32));
+        assert_eq!(text(ShortAscii::default().hex(0xabc, 16)), "0000000000000abc");
+        assert_eq!(text(ShortAscii::default().hex(u128::MAX, 32)), "f".repeat(32));
         for number in (0..=u32::MAX).step_by(65_521) {
             let address = IpAddr::from(Ipv4Addr::from_bits(number));
-            assert_eq!(text(Plain::default().ip(address)), address.to_string());
+            assert_eq!(text(ShortAscii::default().ip(address)), address.to_string());
         }
         for address in [Ipv6Addr::UNSPECIFIED, Ipv6Addr::from_bits(u128::MAX), "2001:db8::7".parse().unwrap()]
         {
-            assert_eq!(text(Plain::default().ip(address.into())), address.to_string());
+            assert_eq!(text(ShortAscii::default().ip(address.into())), address.to_string());
         }
-        assert_eq!(text(Plain::default().ip("::ffff:192.0.2.1".parse().unwrap())), "192.0.2.1");
+        assert_eq!(text(ShortAscii::default().ip("::ffff:192.0.2.1".parse().unwrap())), "192.0.2.1");
     }
 }

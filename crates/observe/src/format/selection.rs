@@ -1,8 +1,8 @@
-//! Which parts of an event are written: fields left out, fields replaced by a keyed hash, shortened addresses.
+//! Selection of event fields: omitted fields, keyed hashes in place of values, and coarse addresses.
 //!
-//! A hash is SipHash-2-4 under a key of the installation's own, as 16 hexadecimal digits: the same value has
-//! the same hash in all events, so that one can still count and group, and nobody without the key can find
-//! the value, not even by trying all IPv4 addresses. It is no encryption: with the key one can try them.
+//! A hash is SipHash-2-4 under a key of the installation, as 16 hexadecimal digits. Equal values have equal
+//! hashes in all events, so they can still be counted and grouped; without the key the value cannot be found,
+//! not even by trying all IPv4 addresses. It is not encryption: a holder of the key can try them.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -13,90 +13,94 @@ use siphasher::sip::SipHasher24;
 
 use super::fields::Field;
 use super::logfmt::join;
-use super::plain::Plain;
+use super::plain::ShortAscii;
 use super::visit::FieldWriter;
 use crate::facts::NameList;
 use crate::timestamp::rfc3339_micros;
 
-/// Which fields of events are written, and how. The default writes every field unchanged.
+/// The fields to write, and the form of each. The default writes every field unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
+pub struct FieldSelection {
     omitted: FieldSet,
     hashed: FieldSet,
-    key: HashKey,
+    key: FieldHashKey,
     coarse: bool,
 }
 
-impl Selection {
-    /// The same, without `field`.
+impl FieldSelection {
+    /// Omits `field` as well.
     #[must_use]
     pub fn omit(mut self, field: Field) -> Self {
         self.omitted.add(field);
         self
     }
 
-    /// The same, with the hashes of the values of `fields` in place of the values; numbers become texts by
-    /// that. What is omitted stays omitted.
+    /// Replaces the values of `fields` by hashes, which makes text of numbers. Omitted fields stay omitted.
     #[must_use]
-    pub fn hash(mut self, fields: impl IntoIterator<Item = Field>, key: HashKey) -> Self {
+    pub fn hash(mut self, fields: impl IntoIterator<Item = Field>, key: FieldHashKey) -> Self {
         fields.into_iter().for_each(|field| self.hashed.add(field));
         self.key = key;
         self
     }
 
-    /// The same, with [coarse](coarse) addresses. Of a hashed address, the coarse one is hashed.
+    /// Makes addresses [coarse](coarse). Hashed addresses are coarse before they are hashed.
     #[must_use]
     pub const fn anonymize(mut self) -> Self {
         self.coarse = true;
         self
     }
 
-    /// Whether every field is written unchanged.
+    /// Returns `true` if every field is written unchanged.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         !self.coarse && self.omitted == FieldSet::default() && self.hashed == FieldSet::default()
     }
 
-    /// An address in the form in which it may be written.
+    /// Coarsens an address if the selection asks for it.
     pub(super) fn address(&self, address: IpAddr) -> IpAddr {
         if self.coarse { coarse(address) } else { address }
     }
 
-    /// What becomes of a value of `field`: itself, its hash (which is written to `room`), or nothing.
-    pub(super) fn shown<'t>(&self, field: Field, value: &'t [u8], room: &'t mut Plain) -> Option<&'t [u8]> {
-        match self.fate(field) {
-            Fate::Keep => Some(value),
-            Fate::Omit => None,
-            Fate::Hash => Some(room.hex(self.key.hash(value).into(), 16)),
+    /// The value of `field` to write: unchanged, its hash (written to `room`), or none.
+    pub(super) fn shown<'t>(
+        &self,
+        field: Field,
+        value: &'t [u8],
+        room: &'t mut ShortAscii,
+    ) -> Option<&'t [u8]> {
+        match self.treatment(field) {
+            Treatment::Keep => Some(value),
+            Treatment::Omit => None,
+            Treatment::Hash => Some(room.hex(self.key.hash(value).into(), 16)),
         }
     }
 
-    /// Whether values of `field` are written, unchanged or as hashes.
-    pub(super) fn is_told(&self, field: Field) -> bool {
+    /// Returns `true` if values of `field` are written, unchanged or hashed.
+    pub(super) fn is_written(&self, field: Field) -> bool {
         !self.omitted.has(field)
     }
 
-    fn fate(&self, field: Field) -> Fate {
+    fn treatment(&self, field: Field) -> Treatment {
         if self.omitted.has(field) {
-            Fate::Omit
+            Treatment::Omit
         } else if self.hashed.has(field) {
-            Fate::Hash
+            Treatment::Hash
         } else {
-            Fate::Keep
+            Treatment::Keep
         }
     }
 }
 
-/// What becomes of a field's values.
+/// The treatment of a field's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum Treatment {
     Keep,
     Omit,
     Hash,
 }
 
-/// An address without its host part: the last octet of an IPv4 address, the last 80 bits of an IPv6 address
-/// are zero. IPv4-mapped addresses count as IPv4.
+/// Zeroes the host part of an address: the last octet of IPv4, the last 80 bits of IPv6. IPv4-mapped
+/// addresses count as IPv4.
 #[must_use]
 pub const fn coarse(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -105,11 +109,11 @@ pub const fn coarse(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The secret of an installation under which fields are hashed.
+/// The secret key of an installation for hashed fields.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct HashKey([u8; 16]);
+pub struct FieldHashKey([u8; 16]);
 
-impl HashKey {
+impl FieldHashKey {
     fn hash(&self, value: &[u8]) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write(value);
@@ -117,13 +121,13 @@ impl HashKey {
     }
 }
 
-impl From<[u8; 16]> for HashKey {
+impl From<[u8; 16]> for FieldHashKey {
     fn from(key: [u8; 16]) -> Self {
         Self(key)
     }
 }
 
-impl fmt::Debug for HashKey {
+impl fmt::Debug for FieldHashKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HashKey(..)")
     }
@@ -145,77 +149,77 @@ impl FieldSet {
     }
 }
 
-/// A writer behind a selection.
+/// Applies a selection in front of another writer.
 pub(super) struct Selected<'a, W> {
     pub(super) to: &'a mut W,
-    pub(super) selection: &'a Selection,
+    pub(super) selection: &'a FieldSelection,
 }
 
 impl<W: FieldWriter> Selected<'_, W> {
     fn hashed(&mut self, field: Field, value: &[u8]) {
-        self.to.plain(field, Plain::default().hex(self.selection.key.hash(value).into(), 16));
+        self.to.plain(field, ShortAscii::default().hex(self.selection.key.hash(value).into(), 16));
     }
 }
 
 impl<W: FieldWriter> FieldWriter for Selected<'_, W> {
     fn time(&mut self, field: Field, time: SystemTime) {
-        match self.selection.fate(field) {
-            Fate::Keep => self.to.time(field, time),
-            Fate::Omit => {}
-            Fate::Hash => self.hashed(field, &rfc3339_micros(time)),
+        match self.selection.treatment(field) {
+            Treatment::Keep => self.to.time(field, time),
+            Treatment::Omit => {}
+            Treatment::Hash => self.hashed(field, &rfc3339_micros(time)),
         }
     }
 
     fn text(&mut self, field: Field, text: &[u8]) {
-        match self.selection.fate(field) {
-            Fate::Keep => self.to.text(field, text),
-            Fate::Omit => {}
-            Fate::Hash => self.hashed(field, text),
+        match self.selection.treatment(field) {
+            Treatment::Keep => self.to.text(field, text),
+            Treatment::Omit => {}
+            Treatment::Hash => self.hashed(field, text),
         }
     }
 
     fn plain(&mut self, field: Field, text: &[u8]) {
-        match self.selection.fate(field) {
-            Fate::Keep => self.to.plain(field, text),
-            Fate::Omit => {}
-            Fate::Hash => self.hashed(field, text),
+        match self.selection.treatment(field) {
+            Treatment::Keep => self.to.plain(field, text),
+            Treatment::Omit => {}
+            Treatment::Hash => self.hashed(field, text),
         }
     }
 
     fn address(&mut self, field: Field, address: IpAddr) {
-        self.plain(field, Plain::default().ip(self.selection.address(address)));
+        self.plain(field, ShortAscii::default().ip(self.selection.address(address)));
     }
 
     fn number(&mut self, field: Field, number: u64) {
-        match self.selection.fate(field) {
-            Fate::Keep => self.to.number(field, number),
-            Fate::Omit => {}
-            Fate::Hash => self.hashed(field, itoa::Buffer::new().format(number).as_bytes()),
+        match self.selection.treatment(field) {
+            Treatment::Keep => self.to.number(field, number),
+            Treatment::Omit => {}
+            Treatment::Hash => self.hashed(field, itoa::Buffer::new().format(number).as_bytes()),
         }
     }
 
     fn flag(&mut self, field: Field, flag: bool) {
-        match self.selection.fate(field) {
-            Fate::Keep => self.to.flag(field, flag),
-            Fate::Omit => {}
-            Fate::Hash => self.hashed(field, if flag { b"true" } else { b"false" }),
+        match self.selection.treatment(field) {
+            Treatment::Keep => self.to.flag(field, flag),
+            Treatment::Omit => {}
+            Treatment::Hash => self.hashed(field, if flag { b"true" } else { b"false" }),
         }
     }
 
     fn list(&mut self, field: Field, names: &NameList) {
-        match self.selection.fate(field) {
-            Fate::Keep => self.to.list(field, names),
-            Fate::Omit => {}
-            Fate::Hash => self.hashed(field, &join(names)),
+        match self.selection.treatment(field) {
+            Treatment::Keep => self.to.list(field, names),
+            Treatment::Omit => {}
+            Treatment::Hash => self.hashed(field, &join(names)),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HashKey, Selection, coarse};
+    use super::{FieldHashKey, FieldSelection, coarse};
     use crate::format::fields::Field;
-    use crate::format::plain::Plain;
+    use crate::format::plain::ShortAscii;
     use std::net::IpAddr;
 
     #[test]
@@ -233,9 +237,10 @@ mod tests {
 
     #[test]
     fn hashes_depend_on_value_and_key_alone() {
-        let selection = |key: u8| Selection::default().hash([Field::Client], HashKey::from([key; 16]));
-        let shown = |selection: &Selection, field, value: &str| {
-            let mut room = Plain::default();
+        let selection =
+            |key: u8| FieldSelection::default().hash([Field::Client], FieldHashKey::from([key; 16]));
+        let shown = |selection: &FieldSelection, field, value: &str| {
+            let mut room = ShortAscii::default();
             let shown = selection.shown(field, value.as_bytes(), &mut room);
             shown.map(|shown| String::from_utf8(shown.to_vec()).unwrap())
         };
@@ -248,14 +253,14 @@ mod tests {
         assert_eq!(shown(&one, Field::Host, "a").as_deref(), Some("a"));
         let neither = one.omit(Field::Client);
         assert_eq!(shown(&neither, Field::Client, "192.0.2.1"), None);
-        assert!(!neither.is_everything() && Selection::default().is_everything());
+        assert!(!neither.is_everything() && FieldSelection::default().is_everything());
         assert!(!format!("{neither:?}").contains('1'), "the key is not shown");
     }
 
     /// The test vector of the SipHash paper (appendix A).
     #[test]
     fn the_hash_is_siphash_2_4() {
-        let key = HashKey::from(std::array::from_fn(|index| index as u8));
+        let key = FieldHashKey::from(std::array::from_fn(|index| index as u8));
         let message: Vec<u8> = (0..15).collect();
         assert_eq!(key.hash(&message), 0xa129_ca61_49be_45e5);
     }

@@ -6,8 +6,7 @@
 //! ```
 //!
 //! A request shows time, client, status, bytes of the response, duration, method, host and path. A connection
-//! that failed before it carried data shows the cause, and what to do about it. Everything else is in the other
-//! formats.
+//! that failed before it carried data shows the cause and advice. The other formats have everything else.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -15,18 +14,18 @@ use std::time::{Duration, SystemTime};
 
 use super::escape::sentence;
 use super::fields::Field;
-use super::plain::Plain;
-use super::selection::Selection;
-use super::text::{Size, Span};
+use super::plain::ShortAscii;
+use super::selection::FieldSelection;
+use super::text::{HumanBytes, HumanDuration};
 use crate::event::Event;
-use crate::facts::{Address, Alert, Cause, Close, ConnectionFacts, FatalAlert, Fault, RequestFacts};
+use crate::facts::{Alert, Cause, Close, ConnectionFacts, EndpointAddress, FatalAlert, Fault, RequestFacts};
 use crate::timestamp::rfc3339_micros;
 
-/// The most columns that a line has.
+/// The maximum width of a line.
 pub(super) const COLUMNS: usize = 100;
 
 /// Appends the line without its newline.
-pub(super) fn write(event: &Event, selection: &Selection, out: &mut Vec<u8>) {
+pub(super) fn write(event: &Event, selection: &FieldSelection, out: &mut Vec<u8>) {
     let start = out.len();
     let mut line = TerminalLine { out, selection };
     match event {
@@ -36,10 +35,10 @@ pub(super) fn write(event: &Event, selection: &Selection, out: &mut Vec<u8>) {
     cut(out, start, COLUMNS);
 }
 
-/// A line that is being written. Writing into a Vec cannot fail, so the results of `write!` are dropped.
+/// A line under construction. Writing into a `Vec` cannot fail, so the results of `write!` are dropped.
 struct TerminalLine<'a> {
     out: &'a mut Vec<u8>,
-    selection: &'a Selection,
+    selection: &'a FieldSelection,
 }
 
 impl TerminalLine<'_> {
@@ -63,7 +62,7 @@ impl TerminalLine<'_> {
         self.out.push(b' ');
         self.shown(Field::Host, &line.host);
         self.shown(Field::Path, line.path());
-        if let Some(query) = line.query().filter(|_| self.selection.is_told(Field::Query)) {
+        if let Some(query) = line.query().filter(|_| self.selection.is_written(Field::Query)) {
             self.out.push(b'?');
             self.shown(Field::Query, query);
         }
@@ -88,46 +87,47 @@ impl TerminalLine<'_> {
         self.name(facts);
     }
 
-    /// Why nothing came of a connection, and what to do. The advice has room: a long address of the client gives
-    /// way.
+    /// Writes cause and advice of a failed connection. The advice has precedence over a long client address.
     fn failure(&mut self, facts: &ConnectionFacts, advice: Option<&str>) {
         let mut text = Vec::new();
         let mut line = TerminalLine { out: &mut text, selection: self.selection };
         line.shown(Field::Cause, reason(&facts.close));
         match (advice, &facts.close.detail) {
             (Some(advice), _) => line.sentence(&[": ", advice]),
-            (None, Some(detail)) if self.selection.is_told(Field::Detail) => line.sentence(&[": ", detail]),
+            (None, Some(detail)) if self.selection.is_written(Field::Detail) => {
+                line.sentence(&[": ", detail]);
+            }
             (None, _) => line.fault(&facts.close),
         }
         let start = self.out.len();
         let room = COLUMNS.saturating_sub(TIME_WIDTH + 2 + columns(&text));
         self.client(&facts.client.address, room.clamp(CLIENT_WIDTH, IPV6_WIDTH));
         self.out.extend_from_slice(&text);
-        // Rather none than one that takes the end of the advice.
+        // Left out rather than cutting the end of the advice.
         if TIME_WIDTH + 1 + columns(&self.out[start..]) + NAME_WIDTH <= COLUMNS {
             self.name(facts);
         }
     }
 
-    /// `20:51:00.001Z `: the day is not needed, and UTC is what the other lines on the terminal have.
+    /// `20:51:00.001Z `: without the date, and in UTC like other lines on the terminal.
     fn time(&mut self, time: SystemTime) {
         let text = rfc3339_micros(time);
-        // Hours to milliseconds, which are ASCII.
+        // Hours to milliseconds, always ASCII.
         self.shown(Field::Time, std::str::from_utf8(&text[11..23]).unwrap_or_default());
         self.out.extend_from_slice(b"Z ");
     }
 
-    /// The address without its port, padded, and cut to `room` columns.
-    fn client(&mut self, client: &Address, room: usize) {
+    /// Writes the address without its port, padded, and cut to `room` columns.
+    fn client(&mut self, client: &EndpointAddress, room: usize) {
         let start = self.out.len();
         match client {
-            Address::Ip(socket) => {
+            EndpointAddress::Ip(socket) => {
                 let ip: IpAddr = self.selection.address(socket.ip());
-                let mut plain = Plain::default();
-                // An address is ASCII.
+                let mut plain = ShortAscii::default();
+                // IP addresses are ASCII.
                 self.shown(Field::Client, std::str::from_utf8(plain.ip(ip)).unwrap_or_default());
             }
-            Address::Unix(_) => self.shown(Field::Client, "unix"),
+            EndpointAddress::Unix(_) => self.shown(Field::Client, "unix"),
         }
         cut(self.out, start, room);
         let padded = (start + CLIENT_WIDTH).max(self.out.len());
@@ -136,29 +136,29 @@ impl TerminalLine<'_> {
     }
 
     fn size(&mut self, field: Field, bytes: u64) {
-        match self.selection.is_told(field) {
-            true => drop(write!(self.out, " {:>8}", Size(bytes).to_string())),
+        match self.selection.is_written(field) {
+            true => drop(write!(self.out, " {:>8}", HumanBytes(bytes).to_string())),
             false => self.out.extend_from_slice(b" -"),
         }
     }
 
     fn duration(&mut self, total: Duration) {
-        match self.selection.is_told(Field::TotalUs) {
-            true => drop(write!(self.out, " {:>7}", Span(total).to_string())),
+        match self.selection.is_written(Field::TotalUs) {
+            true => drop(write!(self.out, " {:>7}", HumanDuration(total).to_string())),
             false => self.out.extend_from_slice(b" -"),
         }
     }
 
-    /// Whose fault it was, if anybody's.
+    /// Writes the fault, if there is one.
     fn fault(&mut self, close: &Close) {
-        if close.fault != Fault::Nobody && self.selection.is_told(Field::Fault) {
+        if close.fault != Fault::Nobody && self.selection.is_written(Field::Fault) {
             self.sentence(&[" (", close.fault.name(), ")"]);
         }
     }
 
-    /// The name that the client asked for.
+    /// Writes the SNI name.
     fn name(&mut self, facts: &ConnectionFacts) {
-        if let Some(name) = facts.tls.sni.as_deref().filter(|_| self.selection.is_told(Field::Sni)) {
+        if let Some(name) = facts.tls.sni.as_deref().filter(|_| self.selection.is_written(Field::Sni)) {
             self.out.extend_from_slice(b" [");
             self.shown(Field::Sni, name);
             self.out.push(b']');
@@ -169,18 +169,18 @@ impl TerminalLine<'_> {
         parts.iter().for_each(|part| sentence(self.out, part));
     }
 
-    /// A value, or what the selection puts in its place. Only what is hostile is escaped.
+    /// Writes a value or its replacement by the selection, with only hostile characters escaped.
     fn shown(&mut self, field: Field, value: &str) {
-        let mut room = Plain::default();
+        let mut room = ShortAscii::default();
         match self.selection.shown(field, value.as_bytes(), &mut room) {
-            // The value itself, or a hash of ASCII.
+            // The value, or its hash in ASCII.
             Some(shown) => sentence(self.out, std::str::from_utf8(shown).unwrap_or_default()),
             None => self.out.push(b'-'),
         }
     }
 }
 
-/// The shortest name of what went wrong: the client's alert says more than that there was one.
+/// The most specific name of the failure: an alert from the client says more than the cause.
 fn reason(close: &Close) -> &'static str {
     match (close.cause, close.alert) {
         (Cause::HandshakeAlert, Some(FatalAlert::Received(alert))) => alert.name(),
@@ -189,7 +189,7 @@ fn reason(close: &Close) -> &'static str {
     }
 }
 
-/// What an operator asks first where a request found no server. It is short, for the request follows.
+/// The operator's first check for a request without a server; short, because the request follows.
 fn question(cause: Cause) -> Option<&'static str> {
     Some(match cause {
         Cause::ServerRefused => "is it running?",
@@ -200,7 +200,7 @@ fn question(cause: Cause) -> Option<&'static str> {
     })
 }
 
-/// What to do about an end that can be prevented.
+/// Advice for preventable ends.
 fn advice(close: &Close) -> Option<&'static str> {
     let distrust = "the client does not trust it; run `offramp ca`";
     let other_offer = "no offer in common; log level debug shows both";
@@ -246,14 +246,14 @@ fn advice(close: &Close) -> Option<&'static str> {
     })
 }
 
-/// Shortens what follows `start` to `most` columns; the last one then says so.
+/// Cuts the text after `start` to `most` columns, the last of which becomes an ellipsis.
 fn cut(out: &mut Vec<u8>, start: usize, most: usize) {
     let text = String::from_utf8_lossy(&out[start..]);
     if width(&text) <= most {
         return;
     }
     let mut used = 0;
-    // One column is kept for the sign.
+    // Reserves one column for the ellipsis.
     let fits = text.char_indices().find(|(_, c)| {
         used += width_of(*c);
         used > most.saturating_sub(1)
@@ -271,18 +271,18 @@ fn width(text: &str) -> usize {
     text.chars().map(width_of).sum()
 }
 
-/// No character is wider than two columns.
+/// The width of one character: at most two columns.
 fn width_of(c: char) -> usize {
     if c.is_ascii() || c == '…' { 1 } else { 2 }
 }
 
-/// `20:51:00.001Z`
+/// The width of `20:51:00.001Z`.
 const TIME_WIDTH: usize = 13;
-/// `255.255.255.255`
+/// The width of the longest IPv4 address, `255.255.255.255`.
 const CLIENT_WIDTH: usize = 15;
-/// The least of a name that is worth showing: ` [a.exa…`
+/// The width of the shortest name worth showing: ` [a.exa…`.
 const NAME_WIDTH: usize = 8;
-/// The longest IPv6 address.
+/// The width of the longest IPv6 address.
 const IPV6_WIDTH: usize = 39;
 
 #[cfg(test)]

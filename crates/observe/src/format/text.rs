@@ -1,4 +1,4 @@
-//! Events as text for people: the columns one looks at first are aligned, the rest follows as pairs.
+//! Text for people: the most important columns aligned, the rest as pairs.
 //!
 //! ```text
 //! 2026-11-21T20:51:00.001234Z 192.0.2.1:51234        git.example.org           TLSv1.3 full     517 B in  1.2 MiB out    1.20 s  client_closed -> unix:/run/app.sock alpn=h2 …
@@ -12,26 +12,26 @@ use std::time::{Duration, SystemTime};
 use super::escape::{bare_or_quoted, sentence};
 use super::fields::Field;
 use super::logfmt::join;
-use super::plain::Plain;
-use super::selection::Selection;
+use super::plain::ShortAscii;
+use super::selection::FieldSelection;
 use crate::event::Event;
 use crate::facts::{
-    Address, Cause, Close, ConnectionFacts, FatalAlert, Fault, Mismatch, NameList, Offer, PathFacts,
-    RequestFacts, TlsFacts, Traffic,
+    ByteCounts, Cause, Close, ConnectionFacts, EndpointAddress, FatalAlert, Fault, Mismatch, NameList,
+    PathFacts, RequestFacts, TlsFacts, TlsOffer,
 };
 use crate::timestamp::rfc3339_micros;
 
-/// What a line begins with.
+/// The first column of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Opening {
-    /// The time.
+pub(super) enum FirstColumn {
+    /// The time, followed by the client.
     Time,
-    /// The client, without the time: the receiver of the line adds it.
+    /// The client only, for receivers that record the time themselves.
     Client,
 }
 
 /// Appends the line without its newline.
-pub(super) fn write(event: &Event, selection: &Selection, opening: Opening, out: &mut Vec<u8>) {
+pub(super) fn write(event: &Event, selection: &FieldSelection, opening: FirstColumn, out: &mut Vec<u8>) {
     let mut line = TextLine { out, selection };
     match event {
         Event::Connection(facts) => line.connection(facts, opening),
@@ -39,14 +39,14 @@ pub(super) fn write(event: &Event, selection: &Selection, opening: Opening, out:
     }
 }
 
-/// A line that is being written. Writing into a Vec cannot fail, so the results of `write!` are dropped.
+/// A line under construction. Writing into a `Vec` cannot fail, so the results of `write!` are dropped.
 struct TextLine<'a> {
     out: &'a mut Vec<u8>,
-    selection: &'a Selection,
+    selection: &'a FieldSelection,
 }
 
 impl TextLine<'_> {
-    fn connection(&mut self, facts: &ConnectionFacts, opening: Opening) {
+    fn connection(&mut self, facts: &ConnectionFacts, opening: FirstColumn) {
         self.open(opening, facts.accepted, &facts.client.address);
         let tls = &facts.tls;
         self.column(Field::Sni, tls.sni.as_deref().unwrap_or("-").as_bytes(), SNI_WIDTH);
@@ -66,10 +66,10 @@ impl TextLine<'_> {
         self.agreed(tls);
         self.span(Field::HandshakeUs, "handshake", facts.times.handshake);
         self.span(Field::ConnectUs, "connect", facts.times.connect);
-        self.pair(Field::Id, "id", Plain::default().uuid(facts.id));
+        self.pair(Field::Id, "id", ShortAscii::default().uuid(facts.id));
     }
 
-    fn request(&mut self, facts: &RequestFacts, opening: Opening) {
+    fn request(&mut self, facts: &RequestFacts, opening: FirstColumn) {
         let (line, brief) = (&facts.request, &*facts.connection);
         self.open(opening, facts.begun, &facts.client());
         self.column(Field::Status, itoa::Buffer::new().format(facts.status).as_bytes(), 3);
@@ -107,9 +107,9 @@ impl TextLine<'_> {
         self.pair(Field::Id, "id", facts.id.as_bytes());
     }
 
-    /// Time and client.
-    fn open(&mut self, opening: Opening, time: SystemTime, client: &Address) {
-        if opening == Opening::Time {
+    /// Writes time and client.
+    fn open(&mut self, opening: FirstColumn, time: SystemTime, client: &EndpointAddress) {
+        if opening == FirstColumn::Time {
             self.shown(Field::Time, &rfc3339_micros(time));
             self.out.push(b' ');
         }
@@ -118,24 +118,24 @@ impl TextLine<'_> {
         self.pad(start, CLIENT_WIDTH);
     }
 
-    /// An address with its port, if the port is written.
-    fn address(&mut self, host: Field, port: Field, address: &Address) {
-        let Address::Ip(socket) = address else {
+    /// Writes an address, with its port if that is selected.
+    fn address(&mut self, host: Field, port: Field, address: &EndpointAddress) {
+        let EndpointAddress::Ip(socket) = address else {
             return self.shown(host, address.to_string().as_bytes());
         };
         let ip = self.selection.address(socket.ip()).to_canonical();
         let (open, close) = if ip.is_ipv6() { ("[", "]") } else { ("", "") };
-        let mut room = Plain::default();
-        let mut hashed = Plain::default();
+        let mut room = ShortAscii::default();
+        let mut hashed = ShortAscii::default();
         let Some(ip) = self.selection.shown(host, room.ip(ip), &mut hashed) else {
             return self.out.push(b'-');
         };
         self.out.extend_from_slice(open.as_bytes());
         self.out.extend_from_slice(ip);
         self.out.extend_from_slice(close.as_bytes());
-        let mut hashed = Plain::default();
+        let mut hashed = ShortAscii::default();
         let mut digits = itoa::Buffer::new();
-        // One that nobody has told is 0.
+        // An unknown port is 0.
         if socket.port() > 0
             && let Some(port) =
                 self.selection.shown(port, digits.format(socket.port()).as_bytes(), &mut hashed)
@@ -145,20 +145,20 @@ impl TextLine<'_> {
         }
     }
 
-    /// How much it moved, and how long it took.
-    fn amounts(&mut self, traffic: Traffic, total: Duration) {
-        self.amount(Field::BytesFromClient, 9, format_args!("{}", Size(traffic.from_client)));
+    /// Writes bytes in both directions and the duration.
+    fn amounts(&mut self, traffic: ByteCounts, total: Duration) {
+        self.amount(Field::BytesFromClient, 9, format_args!("{}", HumanBytes(traffic.from_client)));
         self.out.extend_from_slice(b" in ");
-        self.amount(Field::BytesToClient, 9, format_args!("{}", Size(traffic.to_client)));
+        self.amount(Field::BytesToClient, 9, format_args!("{}", HumanBytes(traffic.to_client)));
         self.out.extend_from_slice(b" out ");
-        self.amount(Field::TotalUs, 7, format_args!("{}", Span(total)));
+        self.amount(Field::TotalUs, 7, format_args!("{}", HumanDuration(total)));
         self.out.extend_from_slice(b"  ");
     }
 
-    /// A figure, aligned to the right. There is nothing to hash in a rounded one.
+    /// Writes a figure, right-aligned. Rounded figures are not hashed.
     fn amount(&mut self, field: Field, width: usize, value: Arguments<'_>) {
         let start = self.out.len();
-        if self.selection.is_told(field) {
+        if self.selection.is_written(field) {
             let _ = self.out.write_fmt(value);
         } else {
             self.out.push(b'-');
@@ -170,23 +170,23 @@ impl TextLine<'_> {
         }
     }
 
-    /// Whose fault it was, if anybody's.
+    /// Writes the fault, if there is one.
     fn blame(&mut self, close: &Close) {
-        if close.fault != Fault::Nobody && self.selection.is_told(Field::Fault) {
+        if close.fault != Fault::Nobody && self.selection.is_written(Field::Fault) {
             let _ = write!(self.out, " ({})", close.fault.name());
         }
     }
 
     fn server(&mut self, path: &PathFacts) {
         if let Some(server) = &path.server
-            && self.selection.is_told(Field::Server)
+            && self.selection.is_written(Field::Server)
         {
             self.out.extend_from_slice(b" -> ");
             self.shown(Field::Server, server.as_bytes());
         }
     }
 
-    /// The pairs that explain the end.
+    /// Writes the pairs that explain the end.
     fn explain(&mut self, close: &Close) {
         match close.alert {
             Some(FatalAlert::Sent(alert)) => {
@@ -200,11 +200,11 @@ impl TextLine<'_> {
         self.option(Field::Detail, "detail", close.detail.as_deref().map(str::as_bytes));
     }
 
-    /// Where it came from and went.
-    fn way(&mut self, listener: &str, peer: Option<&Address>, path: &PathFacts) {
+    /// Writes listener, peer and route.
+    fn way(&mut self, listener: &str, peer: Option<&EndpointAddress>, path: &PathFacts) {
         self.pair(Field::Listener, "listener", listener.as_bytes());
         if let Some(peer) = peer
-            && self.selection.is_told(Field::Peer)
+            && self.selection.is_written(Field::Peer)
         {
             self.out.extend_from_slice(b" peer=");
             self.address(Field::Peer, Field::PeerPort, peer);
@@ -216,7 +216,7 @@ impl TextLine<'_> {
         }
     }
 
-    /// What TLS agreed upon, and is not in a column.
+    /// Writes the negotiated TLS parameters that have no column.
     fn agreed(&mut self, tls: &TlsFacts) {
         self.option(Field::Ja4, "ja4", tls.ja4.as_ref().map(|ja4| &ja4[..]));
         self.option(Field::Alpn, "alpn", tls.alpn.as_deref());
@@ -225,7 +225,7 @@ impl TextLine<'_> {
         self.option(Field::ClientCn, "client_cn", tls.client_cn.as_deref());
     }
 
-    fn offer(&mut self, keys: [(Field, &str); 5], offer: &Offer) {
+    fn offer(&mut self, keys: [(Field, &str); 5], offer: &TlsOffer) {
         let lists: [&NameList; 5] =
             [&offer.versions, &offer.suites, &offer.groups, &offer.schemes, &offer.alpn];
         for ((field, key), names) in keys.into_iter().zip(lists) {
@@ -237,18 +237,18 @@ impl TextLine<'_> {
 
     fn span(&mut self, field: Field, key: &str, duration: Option<Duration>) {
         if let Some(duration) = duration
-            && self.selection.is_told(field)
+            && self.selection.is_written(field)
         {
             let start = self.out.len();
-            let _ = write!(self.out, " {key}={}", Span(duration));
-            // One word: without the space before the unit.
+            let _ = write!(self.out, " {key}={}", HumanDuration(duration));
+            // Removes the space before the unit, so that the value is one word.
             if let Some(at) = self.out[start + 1..].iter().position(|&byte| byte == b' ') {
                 self.out.remove(start + 1 + at);
             }
         }
     }
 
-    /// A value, padded to `width` bytes; longer ones push the next column aside.
+    /// Writes a value padded to `width` bytes; longer ones shift the next column.
     fn column(&mut self, field: Field, value: &[u8], width: usize) {
         let start = self.out.len();
         self.shown(field, value);
@@ -268,7 +268,7 @@ impl TextLine<'_> {
     }
 
     fn pair(&mut self, field: Field, key: &str, value: &[u8]) {
-        if self.selection.is_told(field) {
+        if self.selection.is_written(field) {
             self.out.push(b' ');
             self.out.extend_from_slice(key.as_bytes());
             self.out.push(b'=');
@@ -276,19 +276,19 @@ impl TextLine<'_> {
         }
     }
 
-    /// A part of the request as one would type it: nothing but what is hostile is escaped.
+    /// Writes a part of the request in the form in which it is typed: escapes hostile characters only.
     fn word(&mut self, field: Field, value: &str) {
-        let mut room = Plain::default();
+        let mut room = ShortAscii::default();
         match self.selection.shown(field, value.as_bytes(), &mut room) {
-            // The value itself, or a hash of ASCII.
+            // The value, or its hash in ASCII.
             Some(shown) => sentence(self.out, std::str::from_utf8(shown).unwrap_or_default()),
             None => self.out.push(b'-'),
         }
     }
 
-    /// A value, or what the selection puts in its place.
+    /// Writes a value, or its replacement by the selection.
     fn shown(&mut self, field: Field, value: &[u8]) {
-        let mut room = Plain::default();
+        let mut room = ShortAscii::default();
         match self.selection.shown(field, value, &mut room) {
             Some(value) => bare_or_quoted(self.out, value),
             None => self.out.push(b'-'),
@@ -311,10 +311,10 @@ const CONFIGURED: [(Field, &str); 5] = [
     (Field::ConfiguredAlpn, "configured_alpn"),
 ];
 
-/// Bytes for people: `517 B`, `1.2 MiB`.
-pub(super) struct Size(pub(super) u64);
+/// Bytes in human-readable form: `517 B`, `1.2 MiB`.
+pub(super) struct HumanBytes(pub(super) u64);
 
-impl Display for Size {
+impl Display for HumanBytes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
         if self.0 < 1000 {
@@ -331,10 +331,10 @@ impl Display for Size {
     }
 }
 
-/// A duration for people: `312 us`, `1.20 s`, `2h03m`.
-pub(super) struct Span(pub(super) Duration);
+/// A duration in human-readable form: `312 us`, `1.20 s`, `2h03m`.
+pub(super) struct HumanDuration(pub(super) Duration);
 
-impl Display for Span {
+impl Display for HumanDuration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (micros, seconds) = (self.0.as_micros(), self.0.as_secs());
         match seconds {
@@ -347,13 +347,13 @@ impl Display for Span {
     }
 }
 
-/// `255.255.255.255:65535`
+/// The width of the longest IPv4 address with its port, `255.255.255.255:65535`.
 const CLIENT_WIDTH: usize = 21;
 const SNI_WIDTH: usize = 24;
 
 #[cfg(test)]
 mod tests {
-    use super::{Size, Span};
+    use super::{HumanBytes, HumanDuration};
     use std::time::Duration;
 
     #[test]
@@ -367,10 +367,10 @@ mod tests {
             (u64::MAX, "16.0 EiB"),
         ];
         for (bytes, expected) in cases {
-            assert_eq!(Size(bytes).to_string(), expected);
+            assert_eq!(HumanBytes(bytes).to_string(), expected);
         }
         for shift in 0..64 {
-            assert!(Size((1 << shift) - 1).to_string().len() <= 9);
+            assert!(HumanBytes((1 << shift) - 1).to_string().len() <= 9);
         }
     }
 
@@ -386,7 +386,7 @@ mod tests {
             (7_380_000_000, "2h03m"),
         ];
         for (micros, expected) in cases {
-            assert_eq!(Span(Duration::from_micros(micros)).to_string(), expected);
+            assert_eq!(HumanDuration(Duration::from_micros(micros)).to_string(), expected);
         }
     }
 }

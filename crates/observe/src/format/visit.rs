@@ -1,39 +1,39 @@
-//! The walk over the fields that an event has, in order. Whatever tells fields one by one (JSON, logfmt,
-//! journald) is a [`FieldWriter`], so they cannot differ in what they tell.
+//! The walk over the fields of an event, in order. Formats with one entry per field (JSON, logfmt, journald)
+//! are [`FieldWriter`]s, so they always hold the same facts.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use super::fields::Field;
-use super::plain::Plain;
+use super::plain::ShortAscii;
 use crate::event::Event;
 use crate::facts::{
-    Address, ClientFacts, Close, ConnectionFacts, FatalAlert, Handshake, NameList, Offer, PathFacts,
-    RequestFacts, TlsFacts, Traffic,
+    ByteCounts, ClientFacts, Close, ConnectionFacts, EndpointAddress, FatalAlert, Handshake, NameList,
+    PathFacts, RequestFacts, TlsFacts, TlsOffer,
 };
 
-/// Writes the fields that an event has, in order.
+/// A format that takes the fields of an event one by one, in order.
 pub(super) trait FieldWriter {
-    /// A point in time.
+    /// Writes a point in time.
     fn time(&mut self, field: Field, time: SystemTime);
-    /// Any bytes.
+    /// Writes arbitrary bytes, to be escaped.
     fn text(&mut self, field: Field, text: &[u8]);
-    /// Text that needs no escapes in any format: our own words, addresses, ids.
+    /// Writes text that needs no escapes in any format: Offramp's own words, addresses, ids.
     fn plain(&mut self, field: Field, text: &[u8]);
-    /// An IP address.
+    /// Writes an IP address.
     #[inline]
     fn address(&mut self, field: Field, address: IpAddr) {
-        self.plain(field, Plain::default().ip(address));
+        self.plain(field, ShortAscii::default().ip(address));
     }
-    /// A number.
+    /// Writes an unsigned integer.
     fn number(&mut self, field: Field, number: u64);
-    /// True or false.
+    /// Writes a boolean value.
     fn flag(&mut self, field: Field, flag: bool);
-    /// Names, of which some may have been omitted.
+    /// Writes a list of names and the number of those omitted.
     fn list(&mut self, field: Field, names: &NameList);
 }
 
-/// Walks over all fields that an event has.
+/// Presents all fields of an event to `to`.
 pub(super) fn event(event: &Event, to: &mut impl FieldWriter) {
     match event {
         Event::Connection(facts) => connection(facts, to),
@@ -44,7 +44,7 @@ pub(super) fn event(event: &Event, to: &mut impl FieldWriter) {
 fn connection(facts: &ConnectionFacts, to: &mut impl FieldWriter) {
     to.time(Field::Time, facts.accepted);
     to.plain(Field::Event, b"connection");
-    to.plain(Field::Id, Plain::default().uuid(facts.id));
+    to.plain(Field::Id, ShortAscii::default().uuid(facts.id));
     to.number(Field::Worker, facts.worker.into());
     to.text(Field::Listener, facts.listener.as_bytes());
     client(&facts.client, to);
@@ -66,7 +66,7 @@ fn request(facts: &RequestFacts, to: &mut impl FieldWriter) {
     to.time(Field::Time, facts.begun);
     to.plain(Field::Event, b"request");
     to.text(Field::Id, facts.id.as_bytes());
-    to.plain(Field::Connection, Plain::default().uuid(brief.id));
+    to.plain(Field::Connection, ShortAscii::default().uuid(brief.id));
     to.number(Field::Worker, brief.worker.into());
     to.text(Field::Listener, brief.listener.as_bytes());
     match facts.named {
@@ -99,8 +99,8 @@ fn request(facts: &RequestFacts, to: &mut impl FieldWriter) {
     micros(to, Field::TotalUs, Some(facts.times.total));
     close(&facts.close, to);
     if let Some(trace) = &facts.trace {
-        to.plain(Field::TraceId, Plain::default().hex(trace.id, 32));
-        to.plain(Field::SpanId, Plain::default().hex(trace.span.into(), 16));
+        to.plain(Field::TraceId, ShortAscii::default().hex(trace.id, 32));
+        to.plain(Field::SpanId, ShortAscii::default().hex(trace.span.into(), 16));
     }
 }
 
@@ -113,15 +113,15 @@ fn client(client: &ClientFacts, to: &mut impl FieldWriter) {
 }
 
 #[inline]
-fn address(to: &mut impl FieldWriter, address: &Address, host: Field, port: Field) {
+fn address(to: &mut impl FieldWriter, address: &EndpointAddress, host: Field, port: Field) {
     match address {
-        Address::Ip(address) => {
+        EndpointAddress::Ip(address) => {
             to.address(host, address.ip());
             to.number(port, address.port().into());
         }
-        Address::Unix(None) => to.plain(host, b"unix"),
-        // The rare case of a client's socket with a path.
-        Address::Unix(Some(_)) => to.text(host, address.to_string().as_bytes()),
+        EndpointAddress::Unix(None) => to.plain(host, b"unix"),
+        // The rare case of a client socket with a path.
+        EndpointAddress::Unix(Some(_)) => to.text(host, address.to_string().as_bytes()),
     }
 }
 
@@ -153,7 +153,7 @@ fn way(path: &PathFacts, to: &mut impl FieldWriter) {
 }
 
 #[inline]
-fn traffic(traffic: Traffic, to: &mut impl FieldWriter) {
+fn traffic(traffic: ByteCounts, to: &mut impl FieldWriter) {
     to.number(Field::BytesFromClient, traffic.from_client);
     to.number(Field::BytesToClient, traffic.to_client);
 }
@@ -170,7 +170,7 @@ fn close(close: &Close, to: &mut impl FieldWriter) {
     bytes(to, Field::Detail, close.detail.as_deref().map(str::as_bytes));
 }
 
-fn offer(to: &mut impl FieldWriter, offer: &Offer, fields: [Field; 5]) {
+fn offer(to: &mut impl FieldWriter, offer: &TlsOffer, fields: [Field; 5]) {
     let lists = [&offer.versions, &offer.suites, &offer.groups, &offer.schemes, &offer.alpn];
     for (field, list) in fields.into_iter().zip(lists) {
         if !list.is_empty() {
@@ -186,7 +186,7 @@ fn bytes(to: &mut impl FieldWriter, field: Field, value: Option<&[u8]>) {
     }
 }
 
-/// A name of IANA's, or `0x1a2b` for a code point without one.
+/// Writes an IANA name, or `0x1a2b` for a code point without one.
 #[inline]
 fn word(to: &mut impl FieldWriter, field: Field, value: Option<&str>) {
     if let Some(value) = value {
@@ -201,7 +201,7 @@ fn micros(to: &mut impl FieldWriter, field: Field, duration: Option<Duration>) {
     }
 }
 
-/// Without 128-bit arithmetic, as long as 64 bits suffice: for 584,542 years.
+/// Microseconds without 128-bit arithmetic; 64 bits last for 584,542 years.
 #[inline]
 fn saturating_micros(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000).saturating_add(duration.subsec_micros().into())

@@ -1,55 +1,50 @@
-//! One line of the log in each format.
+//! Log lines in each format.
 
 use std::time::SystemTime;
 
-use super::{Level, LogField, LogFormat, Value};
+use super::{Level, LogField, LogFormat, LogValue};
 use crate::format::{JournalEntry, bare_or_quoted, json_string, sentence};
-use crate::sink::{Batch, Facility, Framing, Output, SyslogHead};
+use crate::sink::{Batch, Facility, Output, OutputFraming, SyslogPriority};
 use crate::timestamp::{Precision, write_rfc3339};
 
-pub(super) type Entry<'a> = (Level, &'a str, &'a [LogField<'a>]);
-
-/// Turns entries into messages in the framing of an output.
-pub(super) struct Composer {
-    format: LogFormat,
-    to: To,
-    scratch: Vec<u8>,
+/// One line before it is encoded.
+#[derive(Clone, Copy)]
+pub(super) struct LogLine<'a> {
+    pub(super) level: Level,
+    pub(super) message: &'a str,
+    pub(super) fields: &'a [LogField<'a>],
 }
 
-enum To {
-    Lines,
-    Syslog(SyslogHead),
-    Journal,
+/// Encodes log lines as messages in the framing of an output.
+pub(super) struct Composer {
+    format: LogFormat,
+    framing: OutputFraming,
+    scratch: Vec<u8>,
 }
 
 impl Composer {
     pub(super) fn new(format: LogFormat, output: &Output) -> Self {
-        let to = match output.framing() {
-            Framing::Lines => To::Lines,
-            Framing::Syslog(head) => To::Syslog(head),
-            Framing::Journal => To::Journal,
-        };
-        Self { format, to, scratch: Vec::new() }
+        Self { format, framing: output.framing(), scratch: Vec::new() }
     }
 
-    /// Adds one entry as a separate message.
-    pub(super) fn add(&mut self, batch: &mut Batch, now: SystemTime, entry: Entry<'_>) {
-        let (level, _, fields) = entry;
+    /// Appends one log line as a message of its own.
+    pub(super) fn add(&mut self, batch: &mut Batch, now: SystemTime, line: LogLine<'_>) {
         let out = &mut batch.bytes;
-        match &self.to {
-            To::Lines => {
-                compose(out, self.format, now, entry);
+        match &self.framing {
+            OutputFraming::Lines => {
+                compose(out, self.format, now, line);
                 out.push(b'\n');
             }
-            To::Syslog(head) => {
-                head.write(out, (Facility::Daemon, level.severity()), now, "-");
-                compose_untimed(out, self.format, now, entry);
+            OutputFraming::Syslog(head) => {
+                let priority = SyslogPriority { facility: Facility::Daemon, severity: line.level.severity() };
+                head.write(out, priority, now, "-");
+                compose_untimed(out, self.format, now, line);
             }
-            To::Journal => {
+            OutputFraming::Journal => {
                 self.scratch.clear();
-                compose_untimed(&mut self.scratch, self.format, now, entry);
-                let mut journal = JournalEntry::begin(out, level.severity(), &self.scratch);
-                for (key, value) in fields {
+                compose_untimed(&mut self.scratch, self.format, now, line);
+                let mut journal = JournalEntry::begin(out, line.level.severity(), &self.scratch);
+                for (key, value) in line.fields {
                     value.with_text(|text| journal.fact(key, text.as_bytes()));
                 }
             }
@@ -58,17 +53,17 @@ impl Composer {
     }
 }
 
-/// The entry as text without time and level: the receiver stores these separately.
-fn compose_untimed(out: &mut Vec<u8>, format: LogFormat, now: SystemTime, entry: Entry<'_>) {
-    let (_, message, fields) = entry;
+/// Encodes a line without time and level, which the receiver records separately.
+fn compose_untimed(out: &mut Vec<u8>, format: LogFormat, now: SystemTime, line: LogLine<'_>) {
+    let LogLine { message, fields, .. } = line;
     match format {
         LogFormat::Text | LogFormat::Journal => text(out, message, fields),
-        LogFormat::Json | LogFormat::Logfmt => compose(out, format, now, entry),
+        LogFormat::Json | LogFormat::Logfmt => compose(out, format, now, line),
     }
 }
 
-fn compose(out: &mut Vec<u8>, format: LogFormat, now: SystemTime, entry: Entry<'_>) {
-    let (level, message, fields) = entry;
+fn compose(out: &mut Vec<u8>, format: LogFormat, now: SystemTime, line: LogLine<'_>) {
+    let LogLine { level, message, fields } = line;
     match format {
         LogFormat::Text => {
             write_rfc3339(out, now, Precision::Seconds);
@@ -81,7 +76,7 @@ fn compose(out: &mut Vec<u8>, format: LogFormat, now: SystemTime, entry: Entry<'
             out.extend_from_slice(level.journal_mark().as_bytes());
             text(out, message, fields);
         }
-        LogFormat::Json => json(out, now, entry),
+        LogFormat::Json => json(out, now, line),
         LogFormat::Logfmt => {
             out.extend_from_slice(b"time=");
             write_rfc3339(out, now, Precision::Micros);
@@ -108,7 +103,8 @@ fn pairs(out: &mut Vec<u8>, fields: &[LogField<'_>]) {
     }
 }
 
-fn json(out: &mut Vec<u8>, now: SystemTime, (level, message, fields): Entry<'_>) {
+fn json(out: &mut Vec<u8>, now: SystemTime, line: LogLine<'_>) {
+    let LogLine { level, message, fields } = line;
     out.extend_from_slice(b"{\"time\":\"");
     write_rfc3339(out, now, Precision::Micros);
     out.extend_from_slice(b"\",\"level\":\"");
@@ -119,7 +115,7 @@ fn json(out: &mut Vec<u8>, now: SystemTime, (level, message, fields): Entry<'_>)
         out.push(b',');
         json_string(out, key.as_bytes());
         out.push(b':');
-        let quoted = matches!(value, Value::Text(_) | Value::Shown(_));
+        let quoted = matches!(value, LogValue::Text(_) | LogValue::Shown(_));
         value.with_text(|text| match quoted {
             true => json_string(out, text.as_bytes()),
             false => out.extend_from_slice(text.as_bytes()),

@@ -1,38 +1,38 @@
-//! What happens to the process as a whole, for those who watch it: the latest of each kind, bounded.
+//! Notices of process-wide events for subscribers: the latest of each kind, in bounded memory.
 //!
-//! The log has all of it too. Who reads too seldom misses the oldest.
+//! The log has all of them too. A subscriber that reads too seldom misses the oldest.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use super::{LogField, Value};
+use super::{LogField, LogValue};
 
-/// Notices of a kind that are kept.
+/// Notices kept per kind.
 const KEPT: usize = 100;
-/// The longest text of a field that is kept, in characters.
+/// The maximum length of a text field, in characters.
 const LONGEST: usize = 4096;
 
-/// What a notice is about.
+/// The subject of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
-    /// Another process takes the place of this one, or does not.
+    /// An upgrade: a successor process takes over, or fails to.
     Upgrade,
-    /// The process drains and ends.
+    /// The shutdown: the process drains and ends.
     Stop,
-    /// A change waits to be confirmed, or does not any more.
+    /// A change that awaits confirmation, or stopped to.
     Confirm,
-    /// A limit refuses clients, or has accepting pause: at most one a minute of each limit.
+    /// A limit that refuses clients or pauses accepting: at most one per minute and limit.
     Limit,
-    /// A worker's event loop is late: at most one a minute of each worker.
+    /// An event loop that is late: at most one per minute and worker.
     Late,
 }
 
 impl NoticeKind {
-    /// Every kind.
+    /// Every kind, in the order of the discriminants.
     pub const ALL: [Self; 5] = [Self::Upgrade, Self::Stop, Self::Confirm, Self::Limit, Self::Late];
 
-    /// The name, in lower case.
+    /// The name in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,36 +45,36 @@ impl NoticeKind {
     }
 }
 
-/// Something that happened.
+/// One notice, as subscribers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Its number among those of its kind since the start.
+    /// The sequence number among notices of this kind since the start.
     pub number: u64,
-    /// When.
+    /// The time of the event.
     pub at: SystemTime,
-    /// What, in one word.
+    /// The event in one word.
     pub what: &'static str,
-    /// Details, by their names.
+    /// Details of the event by name.
     pub fields: Vec<(&'static str, Detail)>,
 }
 
-/// A detail of a notice.
+/// The value of a detail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// A number.
+    /// An unsigned number, such as a count.
     Count(u64),
-    /// True or false.
+    /// A yes-or-no detail.
     Flag(bool),
-    /// Text; of a long one the beginning.
+    /// Text, truncated if long.
     Text(String),
 }
 
 impl Detail {
-    fn of(value: &Value<'_>) -> Self {
+    fn of(value: &LogValue<'_>) -> Self {
         match value {
-            Value::Count(count) => Self::Count(*count),
-            Value::Flag(flag) => Self::Flag(*flag),
-            Value::Number(_) | Value::Text(_) | Value::Shown(_) => {
+            LogValue::Count(count) => Self::Count(*count),
+            LogValue::Flag(flag) => Self::Flag(*flag),
+            LogValue::Number(_) | LogValue::Text(_) | LogValue::Shown(_) => {
                 let mut kept = String::new();
                 value.with_text(|text| kept.extend(text.chars().take(LONGEST)));
                 Self::Text(kept)
@@ -85,17 +85,17 @@ impl Detail {
 
 /// The latest notices. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Notices(Arc<Mutex<Kept>>);
+pub struct Notices(Arc<Mutex<NoticeLists>>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct NoticeLists {
     lists: [VecDeque<Notice>; NoticeKind::ALL.len()],
-    /// Whether another process tells from now on.
+    /// Set once another process publishes notices.
     ended: bool,
 }
 
 impl Notices {
-    /// Takes note of something that happens now.
+    /// Records an event as of now.
     pub fn note(&self, kind: NoticeKind, what: &'static str, fields: &[LogField<'_>]) {
         let fields = fields.iter().map(|(name, value)| (*name, Detail::of(value))).collect();
         let mut kept = self.kept();
@@ -110,19 +110,19 @@ impl Notices {
         list.push_back(Notice { number, at: SystemTime::now(), what, fields });
     }
 
-    /// Those of a kind that are kept and came after the one of this number, the oldest first.
+    /// The kept notices of a kind with a higher number than `number`, oldest first.
     #[must_use]
     pub fn since(&self, kind: NoticeKind, number: u64) -> Vec<Notice> {
         self.kept().lists[kind as usize].iter().filter(|notice| notice.number > number).cloned().collect()
     }
 
-    /// Takes note of nothing more: another process tells from now on.
+    /// Records nothing more: another process publishes notices from now on.
     pub fn end(&self) {
         self.kept().ended = true;
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Nothing in here panics with the lock held.
+    fn kept(&self) -> MutexGuard<'_, NoticeLists> {
+        // No code panics while it holds this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,25 +1,25 @@
-//! The values of a line's fields.
+//! Values of log fields.
 
 use std::fmt;
 
-/// The value of a field. Made with `.into()` from numbers, flags, text, and references to whatever can be
-/// displayed.
+/// The value of a field. Made with `.into()` from numbers, flags, text, and references to anything that
+/// implements `Display`.
 #[derive(Clone, Copy)]
-pub enum Value<'a> {
-    /// A number.
+pub enum LogValue<'a> {
+    /// A signed integer of 64 bits.
     Number(i64),
-    /// A number that may be large.
+    /// An unsigned integer, such as a count.
     Count(u64),
-    /// True or false.
+    /// A boolean: `true` or `false`.
     Flag(bool),
-    /// Text.
+    /// Text, escaped on output.
     Text(&'a str),
-    /// Anything that has a text.
+    /// The `Display` text of any value.
     Shown(&'a dyn fmt::Display),
 }
 
-impl Value<'_> {
-    /// Calls `use_it` with the value's text, unescaped.
+impl LogValue<'_> {
+    /// Calls `use_it` with the unescaped text of the value.
     pub(super) fn with_text(&self, use_it: impl FnOnce(&str)) {
         match self {
             Self::Number(number) => use_it(&number.to_string()),
@@ -31,7 +31,7 @@ impl Value<'_> {
     }
 }
 
-impl fmt::Debug for Value<'_> {
+impl fmt::Debug for LogValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut result = Ok(());
         self.with_text(|text| result = f.write_str(text));
@@ -39,55 +39,55 @@ impl fmt::Debug for Value<'_> {
     }
 }
 
-impl<'a> From<&'a str> for Value<'a> {
+impl<'a> From<&'a str> for LogValue<'a> {
     fn from(text: &'a str) -> Self {
         Self::Text(text)
     }
 }
 
-impl<'a, T: fmt::Display> From<&'a T> for Value<'a> {
+impl<'a, T: fmt::Display> From<&'a T> for LogValue<'a> {
     fn from(value: &'a T) -> Self {
         Self::Shown(value)
     }
 }
 
-impl From<bool> for Value<'_> {
+impl From<bool> for LogValue<'_> {
     fn from(flag: bool) -> Self {
         Self::Flag(flag)
     }
 }
 
-impl From<i32> for Value<'_> {
+impl From<i32> for LogValue<'_> {
     fn from(number: i32) -> Self {
         Self::Number(number.into())
     }
 }
 
-impl From<i64> for Value<'_> {
+impl From<i64> for LogValue<'_> {
     fn from(number: i64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<u16> for Value<'_> {
+impl From<u16> for LogValue<'_> {
     fn from(number: u16) -> Self {
         Self::Count(number.into())
     }
 }
 
-impl From<u32> for Value<'_> {
+impl From<u32> for LogValue<'_> {
     fn from(number: u32) -> Self {
         Self::Count(number.into())
     }
 }
 
-impl From<u64> for Value<'_> {
+impl From<u64> for LogValue<'_> {
     fn from(number: u64) -> Self {
         Self::Count(number)
     }
 }
 
-impl From<usize> for Value<'_> {
+impl From<usize> for LogValue<'_> {
     fn from(number: usize) -> Self {
         Self::Count(number as u64)
     }

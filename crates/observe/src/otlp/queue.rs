@@ -1,33 +1,33 @@
-//! The queue of spans from the flusher's thread to the sender: bounded, and nobody waits for it.
+//! The span queue between the flusher and the exporter: bounded, and never blocking.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A bounded queue of encoded spans. Cheap to clone; all clones are the same queue.
 #[derive(Clone, Debug, Default)]
-pub struct SpanQueue(Arc<Mutex<Queue>>);
+pub struct SpanQueue(Arc<Mutex<QueuedSpans>>);
 
 #[derive(Debug, Default)]
-struct Queue {
+struct QueuedSpans {
     spans: Vec<Box<[u8]>>,
     tally: SpanTally,
 }
 
-/// What became of spans.
+/// The outcome of all spans so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanTally {
-    /// Taken by the collector.
+    /// Accepted by the collector.
     pub exported: u64,
-    /// Lost because the queue was full.
+    /// Dropped because the queue was full.
     pub dropped: u64,
-    /// Refused by the collector.
+    /// Rejected by the collector.
     pub refused: u64,
 }
 
 impl SpanQueue {
-    /// The most spans that wait: what collectors' own clients keep by default, some 2 MB.
+    /// The maximum number of queued spans: the default of OpenTelemetry's own SDKs, some 2 MB.
     pub const CAPACITY: usize = 2048;
 
-    /// Takes all of `batch`; what has no room is counted and dropped.
+    /// Queues all of `batch`; spans without room are counted and dropped.
     pub(super) fn add(&self, batch: &mut Vec<Box<[u8]>>) {
         let mut queue = self.lock();
         let room = Self::CAPACITY.saturating_sub(queue.spans.len());
@@ -35,7 +35,7 @@ impl SpanQueue {
         queue.spans.extend(batch.drain(..).take(room));
     }
 
-    /// Gives at most `most` of the spans that waited longest.
+    /// Removes at most `most` spans, oldest first.
     #[must_use]
     pub fn take(&self, most: usize) -> Vec<Box<[u8]>> {
         let mut queue = self.lock();
@@ -43,23 +43,23 @@ impl SpanQueue {
         queue.spans.drain(..most).collect()
     }
 
-    /// Counts spans that the collector took.
+    /// Counts spans that the collector accepted.
     pub fn exported(&self, spans: usize) {
         self.lock().tally.exported += spans as u64;
     }
 
-    /// Counts spans that the collector refused.
+    /// Counts spans that the collector rejected.
     pub fn refused(&self, spans: usize) {
         self.lock().tally.refused += spans as u64;
     }
 
-    /// What became of spans so far.
+    /// The outcome of all spans so far.
     #[must_use]
     pub fn tally(&self) -> SpanTally {
         self.lock().tally
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, QueuedSpans> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,9 @@
-//! Files that are rotated by size: `access.log` becomes `access.log.1`, that `access.log.2`, and so on.
+//! Rotation of files by size: `access.log` becomes `access.log.1`, that `access.log.2`, and so on.
 //!
-//! Each step is one rename, so at every moment every line is in exactly one file; what a crash leaves between
-//! two steps is a gap in the numbers, which the next rotation closes. A rotation that fails loses nothing: the
-//! file grows on, and it is tried again later. Somebody else's rotation (`logrotate`, or another process of
-//! Offramp during an upgrade) is noticed by the path leading to another file, which is then used.
+//! Each step is one rename, so every line is in exactly one file at every moment; a crash between two steps
+//! leaves a gap in the numbers, which the next rotation closes. A failed rotation loses nothing: the file
+//! grows on, and rotation is retried later. Rotation by another program (`logrotate`, or another Offramp
+//! process during an upgrade) shows when the path leads to another file, which is used from then on.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -11,15 +11,15 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::stream::{Stream, open_file};
+use super::stream::{OutputStream, open_file};
 
-/// When a file is rotated, and how many old ones are kept.
+/// The size at which a file is rotated, and the number of old files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// The file is rotated before it would grow beyond this many bytes; at least 1. A single batch that is
-    /// larger (64 KiB, rarely) makes a file larger.
+    /// The file is rotated before a write would exceed this many bytes; at least 1. A single larger batch
+    /// (rare; 64 KiB) exceeds it.
     pub size: u64,
-    /// How many rotated files are kept; with 0, what is full is deleted.
+    /// The number of rotated files to keep; with 0, a full file is deleted.
     pub keep: u32,
 }
 
@@ -28,21 +28,21 @@ pub struct Rotation {
 pub(super) struct Rotator {
     rotation: Rotation,
     path: PathBuf,
-    /// How long the file is, as far as we know.
+    /// The expected length of the file.
     length: u64,
-    /// After a failure: not again before the file is this long.
+    /// After a failure: the length below which rotation is not retried.
     not_before: u64,
 }
 
 impl Rotator {
     /// The state for `stream`, which was opened by `path`.
-    pub(super) fn new(rotation: Rotation, path: &Path, stream: &Stream) -> io::Result<Self> {
+    pub(super) fn new(rotation: Rotation, path: &Path, stream: &OutputStream) -> io::Result<Self> {
         let length = stream.file().metadata()?.len();
         Ok(Self { rotation, path: path.to_owned(), length, not_before: 0 })
     }
 
-    /// Makes room for `more` bytes, which are written next. The stream can be used whatever comes of it.
-    pub(super) fn make_room(&mut self, stream: &mut Stream, more: usize) -> io::Result<()> {
+    /// Rotates if the next `more` bytes would not fit. The stream stays usable in any case.
+    pub(super) fn make_room(&mut self, stream: &mut OutputStream, more: usize) -> io::Result<()> {
         let more = more as u64;
         self.length = self.length.saturating_add(more);
         if self.length <= self.rotation.size.max(self.not_before) {
@@ -53,41 +53,41 @@ impl Rotator {
         })
     }
 
-    fn rotate(&mut self, stream: &mut Stream, more: u64) -> io::Result<()> {
+    fn rotate(&mut self, stream: &mut OutputStream, more: u64) -> io::Result<()> {
         let ours = stream.file().metadata()?;
         if !ours.is_file() {
-            // A pipe or a device has no size.
+            // A pipe or device has no size.
             self.length = 0;
             return Ok(());
         }
         match fs::metadata(&self.path) {
             Ok(there) if is_same(&ours, &there) => {
-                // Somebody may have emptied it.
+                // The file may have been truncated by another program.
                 self.length = ours.len().saturating_add(more);
                 if ours.len() == 0 || self.length <= self.rotation.size {
                     return Ok(());
                 }
                 self.shift()?;
             }
-            // Rotated or deleted by somebody else.
+            // Rotated or deleted by another program.
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let fresh = Stream::from(open_file(&self.path)?);
+        let fresh = OutputStream::from(open_file(&self.path)?);
         self.length = fresh.file().metadata()?.len().saturating_add(more);
         self.not_before = 0;
         *stream = fresh;
         Ok(())
     }
 
-    /// Moves every file one number up; the last one falls off.
+    /// Moves every file one number up; drops the last.
     fn shift(&self) -> io::Result<()> {
         let keep = self.rotation.keep;
         if keep == 0 {
             return fs::remove_file(&self.path);
         }
-        // Up to the first gap: what is beyond it need not move.
+        // Stops at the first gap: files beyond it need not move.
         let gap = (1..keep).find(|&number| !self.numbered(number).exists()).unwrap_or(keep);
         for number in (1..gap).rev() {
             fs::rename(self.numbered(number), self.numbered(number + 1))?;
@@ -109,14 +109,14 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Rotation, Rotator};
-    use crate::sink::stream::{Stream, open_file};
+    use crate::sink::stream::{OutputStream, open_file};
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
 
     struct Log {
         dir: tempfile::TempDir,
-        stream: Stream,
+        stream: OutputStream,
         rotator: Rotator,
     }
 
@@ -124,7 +124,7 @@ mod tests {
         fn new(size: u64, keep: u32) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("log");
-            let stream = Stream::from(open_file(&path).unwrap());
+            let stream = OutputStream::from(open_file(&path).unwrap());
             let rotator = Rotator::new(Rotation { size, keep }, &path, &stream).unwrap();
             Self { dir, stream, rotator }
         }
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_rotation_that_fails_loses_nothing() {
         let mut log = Log::new(8, 1);
-        // A directory in the way cannot be replaced by a file.
+        // A directory cannot be replaced by a file, so it blocks the rename.
         fs::create_dir(log.path(".1")).unwrap();
         fs::write(log.path(".1").join("file"), "").unwrap();
         log.write("line0\n").unwrap();

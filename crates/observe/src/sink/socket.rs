@@ -1,5 +1,5 @@
-//! Sockets that never hold a writer up for long: what they do not take soon is given up, and counted by
-//! whoever counts.
+//! Sockets that never block a writer for long: messages that they do not take soon are abandoned and counted
+//! by the caller.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -12,14 +12,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// A connected, non-blocking socket.
 #[derive(Debug)]
-pub(super) enum Socket {
+pub(super) enum OutputSocket {
     Datagram(UnixDatagram),
     Stream(UnixStream),
     Udp(UdpSocket),
 }
 
-impl Socket {
-    /// A Unix socket that takes datagrams, or a stream where that is what listens there.
+impl OutputSocket {
+    /// Connects to a Unix datagram socket, or to a stream socket where the path is one.
     pub(super) fn unix(path: &Path) -> io::Result<Self> {
         match Self::datagram(path) {
             Err(error) if is_wrong_type(&error) => {
@@ -31,7 +31,7 @@ impl Socket {
         }
     }
 
-    /// A Unix socket that takes datagrams.
+    /// Connects to a Unix datagram socket.
     pub(super) fn datagram(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(path)?;
@@ -39,7 +39,7 @@ impl Socket {
         Ok(Self::Datagram(socket))
     }
 
-    /// A UDP socket, by `host:port`; a host name is looked up, which may take its time.
+    /// Connects a UDP socket to `host:port`; resolving a host name may block.
     pub(super) fn udp(address: &str) -> io::Result<Self> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in address.to_socket_addrs()? {
@@ -63,7 +63,7 @@ impl Socket {
         matches!(self, Self::Stream(_))
     }
 
-    /// Sends one message, whole, and waits until `deadline` at most for room.
+    /// Sends one whole message, waiting for room until `deadline` at most.
     pub(super) fn send(&mut self, message: &[u8], deadline: Instant) -> io::Result<()> {
         let mut sent = 0;
         loop {
@@ -86,7 +86,7 @@ impl Socket {
         }
     }
 
-    /// Waits for room.
+    /// Waits until the socket is writable.
     pub(super) fn wait(&self, deadline: Instant) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -100,7 +100,7 @@ impl Socket {
     }
 }
 
-impl AsFd for Socket {
+impl AsFd for OutputSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Datagram(socket) => socket.as_fd(),
@@ -110,13 +110,13 @@ impl AsFd for Socket {
     }
 }
 
-/// Whether the failure says that the other end is gone and a new one may be there: worth one reconnection.
+/// Returns `true` for errors that mean a lost peer, which merit one reconnection.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected, NotFound};
     matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | NotConnected | NotFound)
 }
 
-/// Whether the message is too long for one datagram.
+/// Returns `true` if the message is too long for one datagram.
 pub(super) fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
 }
@@ -125,27 +125,27 @@ fn is_wrong_type(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::PROTOTYPE.raw_os_error())
 }
 
-/// How long a batch waits for a reader that does not keep up: once, and not again before it has taken
-/// something, so that one that hangs costs next to nothing.
+/// The time that a batch waits for a slow reader: granted once, and again only after a message went through,
+/// so that a hanging reader costs next to nothing.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct WaitBudget {
     is_over: bool,
 }
 
-impl Patience {
-    /// Until when a batch that begins now may wait.
+impl WaitBudget {
+    /// The deadline of a batch that starts now.
     pub(super) fn deadline(&self) -> Instant {
         let now = Instant::now();
-        if self.is_over { now } else { now + PATIENCE }
+        if self.is_over { now } else { now + WAIT_BUDGET }
     }
 
-    /// Sees what became of a message.
-    pub(super) fn learn(&mut self, outcome: &io::Result<()>) {
+    /// Records the outcome of a message.
+    pub(super) fn record(&mut self, outcome: &io::Result<()>) {
         self.is_over = outcome.is_err();
     }
 }
 
 /// Meanwhile the rings fill; they hold at least a tenth of a second of the heaviest load.
-const PATIENCE: Duration = Duration::from_millis(200);
+const WAIT_BUDGET: Duration = Duration::from_millis(200);
 
 const ALMOST_A_SECOND: Duration = Duration::from_millis(999);

@@ -8,26 +8,26 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 
-/// An open stream or file. It remembers when a line was torn by a failure, so that the next one starts on a
-/// line of its own, and blocks as its file descriptor does.
+/// An open stream or file. After a write that tore a line, the next one starts on a line of its own. Blocks
+/// as its descriptor does.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct OutputStream {
     file: File,
     pub(super) torn: bool,
 }
 
-impl From<File> for Stream {
+impl From<File> for OutputStream {
     fn from(file: File) -> Self {
         Self { file, torn: false }
     }
 }
 
-impl Stream {
+impl OutputStream {
     pub(super) const fn file(&self) -> &File {
         &self.file
     }
 
-    /// Writes whole lines. A failure says how many bytes were written before.
+    /// Writes whole lines. A failure carries the number of bytes written before it.
     pub(super) fn write(&mut self, lines: &[u8]) -> Result<(), (usize, io::Error)> {
         if self.torn {
             write_all(&mut self.file, b"\n").map_err(|(_, error)| (0, error))?;
@@ -39,8 +39,8 @@ impl Stream {
     }
 }
 
-/// Opened without blocking, so that a named pipe that nobody reads is an error instead of a start that
-/// hangs; then switched back to blocking.
+/// Opens a file with `O_NONBLOCK`, so that a named pipe without a reader is an error instead of a start that
+/// hangs; then switches it back to blocking.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = OpenOptions::new().append(true).create(true).mode(FILE_MODE).custom_flags(flags).open(path)?;
@@ -56,7 +56,7 @@ fn write_all(file: &mut File, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
             Ok(0) => return Err((written, io::ErrorKind::WriteZero.into())),
             Ok(count) => written += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A stream shared with somebody who made it non-blocking.
+            // Another process made the shared stream non-blocking.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 wait_writable(file).map_err(|error| (written, error))?;
             }
@@ -73,5 +73,5 @@ fn wait_writable(file: &File) -> io::Result<()> {
     }
 }
 
-/// Readable by the group, for log shippers; client addresses are nobody else's business.
+/// Readable by the group, for log shippers; client addresses are private otherwise.
 pub const FILE_MODE: u32 = 0o640;

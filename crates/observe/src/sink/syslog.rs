@@ -1,25 +1,24 @@
 //! Syslog: RFC 3164 to a Unix socket (`/dev/log`), RFC 5424 over UDP (RFC 5426).
 //!
-//! What listens on `/dev/log` expects what syslog(3) sends: priority, tag and message, and no host. journald and
-//! rsyslog do not understand RFC 5424 there. The time is left out: it would be local time without a zone, and those
-//! who listen on the same machine take the time at which a message arrives (RFC 3164, section 4.3.2, has them do so).
+//! A listener on `/dev/log` expects the form of syslog(3): priority, tag and message, without a host.
+//! journald and rsyslog do not understand RFC 5424 there. The time is left out: it would be local time
+//! without a zone, and a receiver on the same machine uses the time of arrival (RFC 3164 §4.3.2).
 //!
-//! The line is the message; there is no structured data, because the line has all of it already. Nothing is
-//! waited for longer than [`Patience`] has it; a receiver that went away is looked for again with every
-//! batch. TCP and TLS to a distant collector are refused: a local `rsyslog` or `syslog-ng` does that with a
-//! queue on disk.
+//! The line is the message; structured data would only repeat it. No wait exceeds its [`WaitBudget`]; a lost
+//! receiver is looked for again with every batch. TCP and TLS to a remote collector are out of scope: a local
+//! `rsyslog` or `syslog-ng` does that with a queue on disk.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
-use super::socket::{Patience, Socket, is_gone, is_too_long};
+use super::socket::{OutputSocket, WaitBudget, is_gone, is_too_long};
 use crate::timestamp::rfc3339_micros;
 
-/// Where syslog listens.
+/// The address of the syslog receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyslogTarget {
-    /// A Unix socket, usually `/dev/log`: of datagrams, or a stream.
+    /// A Unix socket of either type, usually `/dev/log`.
     Unix(PathBuf),
     /// `host:port` over UDP.
     Udp(Box<str>),
@@ -37,23 +36,30 @@ impl std::fmt::Display for SyslogTarget {
 /// The facility of a message (RFC 5424 §6.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Facility {
-    /// 3: the program's own log.
+    /// Facility 3: the program's own log.
     Daemon,
-    /// 16: the access log.
+    /// Facility 16: the access log.
     Local0,
 }
 
-/// What begins every message of this process.
+/// The priority of a message, encoded as `facility * 8 + severity` (RFC 5424 §6.2.1).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SyslogPriority {
+    pub(crate) facility: Facility,
+    pub(crate) severity: u8,
+}
+
+/// The constant part of the header of this process's messages.
 #[derive(Debug)]
 pub(crate) enum SyslogHead {
-    /// RFC 3164, as syslog(3) writes it: the tag.
+    /// The tag of RFC 3164, as syslog(3) writes it.
     Local(String),
-    /// RFC 5424: `HOSTNAME APP-NAME PROCID`.
+    /// `HOSTNAME APP-NAME PROCID` of RFC 5424.
     Distant(String),
 }
 
 impl SyslogHead {
-    /// For this host and process, as `target` wants it.
+    /// The header for this host and process in the form of `target`.
     pub(crate) fn new(target: &SyslogTarget) -> Self {
         let process = std::process::id();
         if let SyslogTarget::Unix(_) = target {
@@ -67,9 +73,9 @@ impl SyslogHead {
         Self::Distant(format!("{host} offramp {process}"))
     }
 
-    /// Appends the header up to the message. `kind` is the MSGID, `-` for none; RFC 3164 has no place for it.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, priority: (Facility, u8), now: SystemTime, kind: &str) {
-        let (facility, severity) = priority;
+    /// Appends the header up to the message. `kind` is the MSGID, `-` for none; RFC 3164 has no field for it.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, priority: SyslogPriority, now: SystemTime, kind: &str) {
+        let SyslogPriority { facility, severity } = priority;
         let facility = match facility {
             Facility::Daemon => 3,
             Facility::Local0 => 16,
@@ -96,34 +102,35 @@ impl SyslogHead {
 #[derive(Debug)]
 pub(super) struct Syslog {
     target: SyslogTarget,
-    /// `None` after the receiver was lost.
-    socket: Option<Socket>,
+    /// `None` once the connection is lost.
+    socket: Option<OutputSocket>,
     scratch: Vec<u8>,
-    patience: Patience,
+    wait_budget: WaitBudget,
 }
 
 impl Syslog {
     pub(super) fn open(target: SyslogTarget) -> io::Result<Self> {
         let socket = connect(&target)?;
-        Ok(Self { target, socket: Some(socket), scratch: Vec::new(), patience: Patience::default() })
+        Ok(Self { target, socket: Some(socket), scratch: Vec::new(), wait_budget: WaitBudget::default() })
     }
 
-    /// Looks up the receiver again.
+    /// Resolves the receiver and connects anew.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         self.socket = Some(connect(&self.target)?);
         Ok(())
     }
 
-    /// Sends messages, each on its own. A failure says how many were sent before; those behind it are not.
+    /// Sends messages one by one. A failure carries the number of messages sent before it; later ones are not
+    /// sent.
     pub(super) fn send<'m>(
         &mut self,
         messages: impl Iterator<Item = &'m [u8]>,
     ) -> Result<(), (usize, io::Error)> {
-        let deadline = self.patience.deadline();
+        let deadline = self.wait_budget.deadline();
         let mut may_reconnect = true;
         for (sent, message) in messages.enumerate() {
             let outcome = self.send_one(message, deadline, &mut may_reconnect);
-            self.patience.learn(&outcome);
+            self.wait_budget.record(&outcome);
             outcome.map_err(|error| (sent, error))?;
         }
         Ok(())
@@ -136,7 +143,7 @@ impl Syslog {
                 lost => lost.insert(connect(&self.target)?),
             };
             let outcome = if socket.is_stream() {
-                // As syslog(3) of glibc does it on streams: a NUL ends the message.
+                // A NUL ends the message on streams, as in glibc's syslog(3).
                 self.scratch.clear();
                 self.scratch.extend_from_slice(message);
                 self.scratch.push(0);
@@ -157,7 +164,7 @@ impl Syslog {
                 }
                 Err(error) => {
                     if socket.is_stream() {
-                        // Part of a message may be in it; the next one must not be its end.
+                        // Part of a message may be in the stream, and the next must not continue it.
                         self.socket = None;
                     }
                     return Err(error);
@@ -168,14 +175,14 @@ impl Syslog {
     }
 }
 
-fn connect(target: &SyslogTarget) -> io::Result<Socket> {
+fn connect(target: &SyslogTarget) -> io::Result<OutputSocket> {
     match target {
-        SyslogTarget::Unix(path) => Socket::unix(path),
-        SyslogTarget::Udp(address) => Socket::udp(address),
+        SyslogTarget::Unix(path) => OutputSocket::unix(path),
+        SyslogTarget::Udp(address) => OutputSocket::udp(address),
     }
 }
 
-/// The beginning of a message that no datagram can hold, and a note that it is one.
+/// Copies the start of a message that is too long for a datagram, and adds a note.
 fn cut(message: &[u8], out: &mut Vec<u8>) {
     // Not within a character: continuation bytes are 10xxxxxx.
     let end = (0..=CUT).rev().find(|&at| message.get(at).is_none_or(|byte| byte >> 6 != 0b10)).unwrap_or(0);
@@ -184,5 +191,5 @@ fn cut(message: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(format!(" [cut, {} bytes]", message.len()).as_bytes());
 }
 
-/// What every receiver should take (RFC 5424 §6.1 by way of RFC 5425 §4.3.1), less the note.
+/// The size that every receiver should accept (RFC 5424 §6.1 by way of RFC 5425 §4.3.1), less the note.
 const CUT: usize = 8192 - 32;

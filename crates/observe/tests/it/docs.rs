@@ -1,4 +1,4 @@
-//! `docs/events.md` against the tables in the code. `OFFRAMP_BLESS=1` writes the page's generated parts.
+//! The pages on events, causes and metrics against the tables in the code. `OFFRAMP_BLESS=1` writes their generated parts.
 
 use crate::samples;
 use offramp_observe::facts::{Alert, Cause, Close, FatalAlert, PathFacts};
@@ -10,19 +10,22 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn the_page_on_events_matches_the_code() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/events.md");
-    let page = fs::read_to_string(&path).unwrap();
-    let mut expected = page.clone();
-    for (name, text) in
-        [("examples", examples()), ("fields", fields()), ("causes", causes()), ("metrics", metrics())]
-    {
-        expected = replace_part(&expected, name, &text);
-    }
-    if std::env::var_os("OFFRAMP_BLESS").is_some_and(|bless| bless == "1") {
-        fs::write(&path, expected).unwrap();
-    } else {
-        assert!(page == expected, "docs/events.md is out of date: run the tests with OFFRAMP_BLESS=1");
+fn the_pages_on_events_causes_and_metrics_match_the_code() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+    for (page, name, generated) in [
+        ("events.md", "examples", examples as fn() -> String),
+        ("events.md", "fields", fields),
+        ("causes.md", "causes", causes),
+        ("metrics.md", "metrics", metrics),
+    ] {
+        let path = docs.join(page);
+        let before = fs::read_to_string(&path).unwrap();
+        let expected = replace_part(&before, name, &generated());
+        if std::env::var_os("OFFRAMP_BLESS").is_some_and(|bless| bless == "1") {
+            fs::write(&path, expected).unwrap();
+        } else {
+            assert!(before == expected, "{page}, {name}, is out of date: run the tests with OFFRAMP_BLESS=1");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::samples;
 use offramp_observe::counters::{Counters, Direction};
 use offramp_observe::facts::{Cause, Close, ConnectionFacts, Handshake, HttpVersion, TlsVersion};
-use offramp_observe::names::{self, Kind};
+use offramp_observe::names::{self, MetricKind};
 use offramp_observe::prometheus::Build;
 use offramp_observe::{
     EventFormat, Exposition, ExpositionFormat, Flusher, FlusherSettings, Log, Output, Sampled, Sampler,
@@ -133,6 +133,7 @@ fn sampled() -> Vec<Sampled> {
     sampled.push(Sampled { metric: &names::SERVER_UP, labels: Vec::new(), value: 1.0 });
     for (metric, labels) in [
         (&names::SPANS, &["exported"][..]),
+        (&names::NOTIFICATIONS, &["phone", "sent"]),
         (&names::LOG_STORE_UP, &[]),
         (&names::LOG_STORE_EVENTS, &["stored"]),
         (&names::LOG_STORE_SPOOL, &[]),
@@ -140,6 +141,7 @@ fn sampled() -> Vec<Sampled> {
         (&names::LAST_RELOAD, &[]),
         (&names::CONFIG_LOADED, &[]),
         (&names::RELOADS, &["refused"]),
+        (&names::AUTOSAVE_FAILURES, &[]),
         (&names::WORKER_LATE, &[]),
         (&names::WORKER_LATE_TIME, &[]),
         (&names::PANICS, &[]),
@@ -200,7 +202,7 @@ fn every_metric_is_on_the_page_in_both_formats() {
             let family = families.get(name).unwrap_or_else(|| panic!("{name} is not on the page"));
             assert_eq!(family.help, metric.help);
             assert_eq!(family.unit.as_deref(), metric.unit().filter(|_| open_metrics));
-            if open_metrics || metric.kind != Kind::Info {
+            if open_metrics || metric.kind != MetricKind::Info {
                 assert_eq!(family.kind, metric.kind.name());
             }
             assert!(!family.samples.is_empty(), "{} has no sample", metric.name);

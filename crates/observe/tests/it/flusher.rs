@@ -2,7 +2,7 @@
 
 use crate::samples;
 use offramp_observe::{
-    EventFormat, EventSender, Flusher, FlusherSettings, IdSource, Level, Log, LogFormat, Output, Sent,
+    EventFormat, EventSender, Flusher, FlusherSettings, IdSource, Level, Log, LogFormat, Output, SendOutcome,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +26,7 @@ fn pipe(settings: impl FnOnce(Output) -> FlusherSettings) -> (PipeReader, Flushe
 }
 
 fn send(sender: &mut EventSender, ids: &mut IdSource, count: usize) -> usize {
-    (0..count).filter(|_| sender.send(samples::bare(ids)) == Sent::Queued).count()
+    (0..count).filter(|_| sender.send(samples::bare(ids)) == SendOutcome::Queued).count()
 }
 
 fn ids_of(text: &str) -> Vec<String> {
@@ -75,7 +75,7 @@ fn a_single_event_wakes_the_flusher_every_time() {
     for _ in 0..30 {
         let facts = samples::bare(&mut ids);
         let id = facts.id.to_string();
-        assert_eq!(senders[0].send(facts), Sent::Queued);
+        assert_eq!(senders[0].send(facts), SendOutcome::Queued);
         assert!(lines.next().unwrap().unwrap().contains(&id));
     }
     assert_eq!(flusher.stop(LIMIT).written, 30);
@@ -137,7 +137,7 @@ fn an_output_that_blocks_for_ever_is_given_up_at_the_end() {
     let start = Instant::now();
     let tally = flusher.stop(Duration::from_millis(100));
     assert!(start.elapsed() < LIMIT && tally.pending() > 0);
-    assert_eq!(senders[0].send(samples::bare(&mut ids)), Sent::Unwanted);
+    assert_eq!(senders[0].send(samples::bare(&mut ids)), SendOutcome::Unwanted);
     let told = fs::read_to_string(log_path).unwrap();
     assert!(told.contains(&format!("the output blocked until the end events={}", tally.pending())), "{told}");
     drop(reader);
@@ -196,7 +196,7 @@ fn a_file_is_reopened_after_rotation() {
 fn without_an_output_events_are_unwanted() {
     let (flusher, mut senders) = Flusher::start(settings(1, Output::None)).unwrap();
     let mut ids = IdSource::new(0, 0);
-    assert_eq!(senders[0].send(samples::bare(&mut ids)), Sent::Unwanted);
+    assert_eq!(senders[0].send(samples::bare(&mut ids)), SendOutcome::Unwanted);
     let tally = flusher.stop(LIMIT);
     assert_eq!((tally.queued, tally.lost()), (0, 0));
 }

@@ -2,10 +2,10 @@
 
 use crate::samples;
 use offramp_observe::facts::{
-    Address, Alert, Cause, Close, ConnectionFacts, FatalAlert, Fault, Handshake, IdSource, Mismatch, Offer,
-    RequestFacts, TlsVersion,
+    Alert, Cause, Close, ConnectionFacts, EndpointAddress, FatalAlert, Fault, Handshake, IdSource, Mismatch,
+    RequestFacts, TlsOffer, TlsVersion,
 };
-use offramp_observe::format::{Field, FieldKind, FieldOf, HashKey, Selection};
+use offramp_observe::format::{Field, FieldHashKey, FieldKind, FieldOf, FieldSelection};
 use offramp_observe::{Event, EventFormat, EventStyle};
 use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, proptest};
@@ -189,8 +189,8 @@ fn a_failed_handshake_is_one_line_with_the_cause_and_the_remedy() {
 
 #[test]
 fn selections_leave_out_and_hash_in_every_format() {
-    let key = HashKey::from([7; 16]);
-    let selection = Selection::default()
+    let key = FieldHashKey::from([7; 16]);
+    let selection = FieldSelection::default()
         .omit(Field::UserAgent)
         .omit(Field::Time)
         .hash([Field::Client, Field::Status, Field::Sni, Field::OfferedVersions], key)
@@ -221,7 +221,7 @@ fn selections_leave_out_and_hash_in_every_format() {
     let connection = Box::new(samples::mismatched()).into();
     let line = told(EventFormat::Text, &connection);
     assert!(line.contains(&format!(" {sni} ")) && !line.contains("TLSv1.1"), "{line}");
-    let everything = Field::ALL.into_iter().fold(Selection::default(), Selection::omit);
+    let everything = Field::ALL.into_iter().fold(FieldSelection::default(), FieldSelection::omit);
     for (format, expected) in [(EventFormat::Json, "{}\n"), (EventFormat::Logfmt, "\n")] {
         let mut out = Vec::new();
         EventStyle { format, selection: everything.clone() }.write(&request, &mut out);
@@ -287,7 +287,7 @@ fn request_json_line(facts: &RequestFacts) -> String {
 fn what_was_omitted_is_told() {
     let mut facts = samples::mismatched();
     let many = (0..100).map(|n| format!("0x{n:04x}"));
-    let offered = Offer { suites: many.collect(), ..Offer::default() };
+    let offered = TlsOffer { suites: many.collect(), ..TlsOffer::default() };
     facts.mismatch = Some(Box::new(Mismatch { offered, configured: Arc::default() }));
     let event = json(&facts);
     let suites = event["offered_suites"].as_array().unwrap();
@@ -317,7 +317,7 @@ fn any_facts() -> impl Strategy<Value = ConnectionFacts> {
         let accepted = UNIX_EPOCH + Duration::from_secs(numbers.2.into());
         let id = IdSource::new(numbers.3, numbers.0).next(accepted);
         let mut facts = ConnectionFacts::new(id, numbers.3, "a listener".into(), accepted, client.0.into());
-        facts.client.peer = client.1.map(|path| Address::Unix(path.then(|| b"/run/a b"[..].into())));
+        facts.client.peer = client.1.map(|path| EndpointAddress::Unix(path.then(|| b"/run/a b"[..].into())));
         facts.tls.sni = Some(String::from_utf8_lossy(&sni).into());
         facts.tls.alpn = Some(alpn.into());
         facts.tls.client_cn = Some(cn.into());
@@ -326,7 +326,7 @@ fn any_facts() -> impl Strategy<Value = ConnectionFacts> {
         facts.traffic.from_client = numbers.0;
         facts.times.total = Duration::from_micros(numbers.1);
         facts.close = Close::from(end.0).with_fault(end.1).with_detail(&String::from_utf8_lossy(&detail));
-        let offered = Offer { alpn: offered.into_iter().collect(), ..Offer::default() };
+        let offered = TlsOffer { alpn: offered.into_iter().collect(), ..TlsOffer::default() };
         facts.mismatch = Some(Box::new(Mismatch { offered, configured: Arc::default() }));
         facts
     })

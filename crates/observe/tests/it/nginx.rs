@@ -2,7 +2,7 @@
 
 use crate::samples;
 use offramp_observe::facts::{Cause, Close, RequestFacts};
-use offramp_observe::{EventFormat, EventStyle, Field, HashKey, Selection};
+use offramp_observe::{EventFormat, EventStyle, Field, FieldHashKey, FieldSelection};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
@@ -88,8 +88,8 @@ fn connections_have_no_line() {
 
 #[test]
 fn selections_keep_the_form() {
-    let key = HashKey::from([7; 16]);
-    let selection = Selection::default()
+    let key = FieldHashKey::from([7; 16]);
+    let selection = FieldSelection::default()
         .omit(Field::Referer)
         .omit(Field::Query)
         .hash([Field::UserAgent], key)

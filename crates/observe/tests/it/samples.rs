@@ -1,9 +1,9 @@
 //! Facts to write.
 
 use offramp_observe::facts::{
-    Address, Alert, Cause, Close, ConnectionBrief, ConnectionFacts, FatalAlert, Handshake, HttpVersion,
-    IdSource, Mismatch, Offer, PathFacts, RequestFacts, RequestLine, RequestTimes, Scheme, Times, TlsFacts,
-    TlsVersion, Trace, Traffic,
+    Alert, ByteCounts, Cause, ClientScheme, Close, ConnectionBrief, ConnectionFacts, EndpointAddress,
+    FatalAlert, Handshake, HttpVersion, IdSource, Mismatch, PathFacts, RequestFacts, RequestSummary,
+    RequestTimes, Times, TlsFacts, TlsOffer, TlsVersion, Trace,
 };
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ pub(crate) fn accepted() -> SystemTime {
 /// Facts that say nothing but that there was a connection.
 pub(crate) fn bare(ids: &mut IdSource) -> Box<ConnectionFacts> {
     let id = ids.next(accepted());
-    Box::new(ConnectionFacts::new(id, 0, "web".into(), accepted(), Address::Unix(None)))
+    Box::new(ConnectionFacts::new(id, 0, "web".into(), accepted(), EndpointAddress::Unix(None)))
 }
 
 fn from_address(address: &str) -> ConnectionFacts {
@@ -44,7 +44,7 @@ pub(crate) fn ordinary() -> ConnectionFacts {
         server: Some("unix:/run/gitea.sock".into()),
         tries: 1,
     };
-    facts.traffic = Traffic { from_client: 517, to_client: 1_258_291 };
+    facts.traffic = ByteCounts { from_client: 517, to_client: 1_258_291 };
     facts.times = Times {
         handshake: Some(Duration::from_micros(2_311)),
         connect: Some(Duration::from_micros(48)),
@@ -62,10 +62,10 @@ pub(crate) fn mismatched() -> ConnectionFacts {
     facts.times.handshake = Some(Duration::from_micros(640));
     facts.close = Close::from(Cause::NoCommonVersion).with_alert(FatalAlert::Sent(Alert::PROTOCOL_VERSION));
     facts.mismatch = Some(Box::new(Mismatch {
-        offered: Offer { versions: ["TLSv1.1", "TLSv1.0"].into_iter().collect(), ..Offer::default() },
-        configured: Arc::new(Offer {
+        offered: TlsOffer { versions: ["TLSv1.1", "TLSv1.0"].into_iter().collect(), ..TlsOffer::default() },
+        configured: Arc::new(TlsOffer {
             versions: ["TLSv1.3", "TLSv1.2"].into_iter().collect(),
-            ..Offer::default()
+            ..TlsOffer::default()
         }),
     }));
     facts
@@ -78,7 +78,7 @@ pub(crate) fn everything() -> ConnectionFacts {
     facts.tls.client_cn = Some((*b"backup").into());
     let names = || ["one", "two"].into_iter().collect();
     let offer =
-        Offer { versions: names(), suites: names(), groups: names(), schemes: names(), alpn: names() };
+        TlsOffer { versions: names(), suites: names(), groups: names(), schemes: names(), alpn: names() };
     facts.mismatch = Some(Box::new(Mismatch { offered: offer.clone(), configured: Arc::new(offer) }));
     facts.close =
         Close::from(Cause::Internal).with_alert(FatalAlert::Sent(Alert::INTERNAL_ERROR)).with_detail("why");
@@ -87,9 +87,9 @@ pub(crate) fn everything() -> ConnectionFacts {
 
 /// An ordinary request.
 pub(crate) fn request() -> RequestFacts {
-    let line = RequestLine {
+    let line = RequestSummary {
         method: "GET".into(),
-        scheme: Scheme::Https,
+        scheme: ClientScheme::Https,
         host: "git.example.org".into(),
         target: "/explore/repos?sort=newest&q=tls".into(),
         version: HttpVersion::Http2,
@@ -102,7 +102,7 @@ pub(crate) fn request() -> RequestFacts {
     let mut facts = RequestFacts::new("01a1ffe0-6b23-7000-8000-00001a2b3c4d".into(), brief, begun, line);
     facts.path = ordinary().path;
     facts.status = 200;
-    facts.traffic = Traffic { from_client: 0, to_client: 18_423 };
+    facts.traffic = ByteCounts { from_client: 0, to_client: 18_423 };
     facts.times = RequestTimes {
         queue: None,
         connect: None,
@@ -119,7 +119,7 @@ pub(crate) fn aborted() -> RequestFacts {
     let mut brief = (*facts.connection).clone();
     brief.tls = None;
     facts.connection = Arc::new(brief);
-    facts.request.scheme = Scheme::Http;
+    facts.request.scheme = ClientScheme::Http;
     facts.request.version = HttpVersion::Http11;
     facts.request.target = "/big\"file".into();
     facts.request.referer = None;

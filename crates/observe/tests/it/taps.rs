@@ -1,7 +1,9 @@
 //! Whoever looks at events beside the sink.
 
 use crate::samples;
-use offramp_observe::{Event, EventFormat, Flusher, FlusherSettings, Log, Output, Rotation, Sent, Tap};
+use offramp_observe::{
+    Event, EventFormat, Flusher, FlusherSettings, Log, Output, Rotation, SendOutcome, Tap,
+};
 use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -45,8 +47,8 @@ fn taps_see_every_event_whether_or_not_there_is_an_output() {
     let seen = [Seen::default(), Seen::default()];
     let taps = seen.iter().cloned().map(|tap| Box::new(tap) as Box<dyn Tap>).collect();
     let (flusher, mut senders) = Flusher::start(settings(Output::None, taps)).unwrap();
-    assert_eq!(senders[0].send(Box::new(samples::request())), Sent::Queued);
-    assert_eq!(senders[0].send(Box::new(samples::ordinary())), Sent::Queued);
+    assert_eq!(senders[0].send(Box::new(samples::request())), SendOutcome::Queued);
+    assert_eq!(senders[0].send(Box::new(samples::ordinary())), SendOutcome::Queued);
     let tally = flusher.stop(LIMIT);
     assert_eq!((tally.written, tally.lost(), tally.pending()), (2, 0, 0));
     for seen in seen {
@@ -74,11 +76,11 @@ fn taps_come_and_go() {
         }
     }
     flusher.set_taps(Vec::new());
-    assert_eq!(senders[0].send(Box::new(samples::request())), Sent::Unwanted);
+    assert_eq!(senders[0].send(Box::new(samples::request())), SendOutcome::Unwanted);
     flusher.redirect(Output::File("/dev/null".into()), EventFormat::Json).unwrap();
-    assert_eq!(senders[0].send(Box::new(samples::request())), Sent::Queued);
+    assert_eq!(senders[0].send(Box::new(samples::request())), SendOutcome::Queued);
     flusher.redirect(Output::None, EventFormat::Json).unwrap();
-    assert_eq!(senders[0].send(Box::new(samples::request())), Sent::Unwanted);
+    assert_eq!(senders[0].send(Box::new(samples::request())), SendOutcome::Unwanted);
     let tally = flusher.stop(LIMIT);
     assert_eq!((tally.lost(), tally.pending()), (0, 0));
 }
@@ -104,7 +106,7 @@ fn a_rotated_output_loses_nothing() {
     let (flusher, mut senders) =
         Flusher::start(FlusherSettings { capacity: 10_000, ..settings(output, Vec::new()) }).unwrap();
     for _ in 0..5_000 {
-        assert_eq!(senders[0].send(Box::new(samples::request())), Sent::Queued);
+        assert_eq!(senders[0].send(Box::new(samples::request())), SendOutcome::Queued);
     }
     assert_eq!(flusher.stop(LIMIT).written, 5_000);
     let (mut files, mut lines) = (0, 0);

@@ -5,63 +5,60 @@
 use std::io;
 use std::time::Duration;
 
-use offramp_net::{Buffer, Socket};
+use offramp_net::Socket;
 use offramp_observe::{Cause, Close};
 use offramp_wire::postgres::ALPN;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use super::{Life, Server, may_enter, reach};
+use super::establish::check_address;
+use super::guard::ConnectionGuard;
+use super::secure::FreshConnection;
+use super::server::{self, ServerSide};
 use crate::failure;
-use crate::live::Protocol;
-use crate::proxy_header::{self, About};
+use crate::live::ConnectionProtocol;
 use crate::snapshot::{Listener, Snapshot, Target};
 
-/// Sends the request to a server of the route without `host`, and waits until the server has closed: it does so when
-/// the query was told to end, which is what the client waits for.
-pub(super) async fn pass_on(
-    life: &mut Life,
+/// Sends the request to a server of the route without `host`, and waits until the server has closed: it does so
+/// once it has signalled the query, which is what the client waits for.
+pub(super) async fn forward(
+    guard: &mut ConnectionGuard,
     snapshot: &Snapshot,
     listener: &Listener,
-    client: &Socket,
-    request: &Buffer,
+    FreshConnection { socket, buffer, .. }: &FreshConnection,
 ) -> Close {
-    match deliver(life, snapshot, listener, client, request.filled()).await {
+    match deliver(guard, snapshot, listener, socket, buffer.filled()).await {
         Ok(()) => Cause::PostgresCancel.into(),
         Err(close) => close,
     }
 }
 
 async fn deliver(
-    life: &mut Life,
+    guard: &mut ConnectionGuard,
     snapshot: &Snapshot,
     listener: &Listener,
     client: &Socket,
     request: &[u8],
 ) -> Result<(), Close> {
     let route = listener.routes.find(None, |protocol| protocol == ALPN).ok_or(Cause::NoRoute)?;
-    life.follow(route);
-    let address = life.facts().client.ip();
-    may_enter(route.addresses.as_deref(), address)?;
+    guard.follow(route);
+    let address = guard.facts().client.ip();
+    check_address(route.addresses.as_deref(), address)?;
     let Target::Relay(relay) = &route.target else { return Err(Cause::TlsRequired.into()) };
     if relay.allow.is_some() {
         return Err(Close::from(Cause::TlsRequired).with_detail("the route has `client_auth`"));
     }
-    let header = relay.send_proxy.map(|version| {
-        let facts = life.facts();
-        proxy_header::build(version, &About::connection(&facts, client), None)
-    });
-    life.speaks(Protocol::Tcp);
-    let server = reach(life, snapshot, relay.backend, header).await?;
-    let limit = snapshot.backends[relay.backend].limits.connect_timeout.min(LONGEST);
+    guard.set_protocol(ConnectionProtocol::Tcp);
+    let server = server::connect(guard, snapshot, &relay.to, client, None).await?;
+    let limit = relay.to.connect_timeout(snapshot).min(LONGEST);
     let sent = timeout(limit, send(server, request)).await;
     sent.map_err(|_| Close::from(Cause::ServerHung))?.map_err(|error| failure::server(&error))?;
-    life.facts().traffic.from_client = request.len() as u64;
+    guard.facts().traffic.from_client = request.len() as u64;
     Ok(())
 }
 
 /// Sends the request and waits for the end of the server's side. A server that resets has closed as well.
-async fn send((socket, secured): Server, request: &[u8]) -> io::Result<()> {
+async fn send(ServerSide { socket, secured }: ServerSide, request: &[u8]) -> io::Result<()> {
     let mut end = [0; 1];
     let closed = match secured {
         None => {

@@ -1,5 +1,5 @@
-//! The TLS of a connection: the ClientHello, the choice that it makes, the handshake, and what a
-//! client is told that gets no further.
+//! The TLS of a connection: the ClientHello, the route that it chooses, the handshake, and the alerts of those that are
+//! refused.
 
 #[cfg(test)]
 mod tests;
@@ -12,52 +12,51 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use offramp_certs::Certificate;
-use offramp_certs::client_auth::{Allow, identity};
+use offramp_certs::client_auth::{AllowList, identity};
 use offramp_certs::describe::Description;
-use offramp_certs::store::{By, Pick};
+use offramp_certs::store::{MatchKind, Pick};
 use offramp_net::{Buffer, Socket};
-use offramp_observe::facts::{Handshake, Mismatch, Offer, TlsVersion};
+use offramp_observe::facts::{Handshake, Mismatch, TlsOffer, TlsVersion};
 use offramp_observe::{Cause, Close, ConnectionFacts};
 use offramp_record::{Alert, Version};
-use offramp_tls::{Caller, Configs, Established, HandshakeFault, Negotiated, handshake};
+use offramp_tls::{
+    Configs, Established, HandshakeError, HandshakeFault, HandshakeRequest, Negotiated, handshake,
+};
 use offramp_wire::client_hello::{self, ClientHello, Ja4};
-use offramp_wire::{HelloFault, Step};
+use offramp_wire::{HelloFault, ParseStep};
 use rustls::SignatureScheme;
 use tokio::time::timeout_at;
 
-use super::Life;
+use super::guard::ConnectionGuard;
 use crate::closing::farewell;
-use crate::demand::Waiting;
-use crate::greeting::{Greeting, PostgresPreamble};
+use crate::demand::DemandWaiter;
+use crate::greeting::{Greeting, PostgresGreeting};
+use crate::hello::{self, Refused};
 use crate::late::Doing;
 use crate::limit::client_key;
+use crate::resources::Resources;
 use crate::snapshot::http::HttpTls;
-use crate::snapshot::{Listener, ListenerTls, Preamble, Relay, Route, Snapshot, Strangers, Target};
-use crate::worker::Worker;
+use crate::snapshot::{Listener, ListenerTls, Preamble, Relay, Route, Snapshot, Target};
 use crate::{failure, greeting};
 
-/// The versions of TLS that there can be in common.
-const TLS12: u16 = 0x0303;
-const TLS13: u16 = 0x0304;
-
-/// What is kept of a ClientHello when it was looked at.
+/// The parts of a ClientHello that the handshake and its events use.
 #[derive(Default)]
 pub(super) struct Hello {
-    /// What is odd about it, where it could not be looked at.
+    /// The fault of a hello that cannot be parsed here.
     pub(super) odd: Option<HelloFault>,
-    /// Whether garbage may follow in the place of 0-RTT data.
+    /// 0-RTT data may follow, which is skipped.
     early: bool,
     suites: Vec<u16>,
     schemes: Vec<SignatureScheme>,
     certificate: Option<Arc<Certificate>>,
-    /// How it is answered, if it is the challenge of an authority.
+    /// The answer to the challenge of a certificate authority, if this is one.
     challenge: Option<Configs>,
-    /// The bytes, to say what was offered where the handshake fails.
+    /// The bytes, for the event of a handshake that finds nothing in common.
     bytes: Box<[u8]>,
 }
 
 impl Hello {
-    /// How it is answered, if it is the challenge of an authority.
+    /// The answer to the challenge of a certificate authority, if this is one.
     pub(super) fn challenge(&self) -> Option<&Configs> {
         self.challenge.as_ref()
     }
@@ -68,26 +67,26 @@ impl Hello {
     }
 }
 
-/// What a client comes by.
-pub(super) struct Door<'l> {
+/// The listener and TLS settings that one ClientHello meets.
+pub(super) struct HelloContext<'l> {
     pub(super) listener: &'l Listener,
     pub(super) tls: &'l ListenerTls,
-    /// Whether it began with TLS where others ask for it.
+    /// The client began with TLS where others ask for it.
     pub(super) direct: bool,
-    /// Whether a name without a certificate may be waited for.
-    pub(super) may_wait: bool,
+    /// The handshake may wait until there is a certificate for the name.
+    pub(super) may_await_certificate: bool,
 }
 
-/// What a ClientHello comes to.
-pub(super) enum Greeted<'l> {
-    /// The handshake can go on. There is no route for what cannot be looked at: rustls refuses that, or knows better.
-    Chosen(Hello, Option<&'l Route>),
+/// The outcome of a ClientHello.
+pub(super) enum HelloOutcome<'l> {
+    /// The handshake can go on. There is no route for a hello that cannot be parsed: rustls refuses that, or knows better.
+    Route(Hello, Option<&'l Route>),
     /// There is no certificate for the name, and there may be one in a moment.
-    Lacking(Waiting),
+    AwaitCertificate(DemandWaiter),
 }
 
 /// The beginning of a connection to a listener with TLS.
-pub(super) enum Prologue {
+pub(super) enum Preface {
     /// TLS begins, as it does for every client of the listener.
     Tls,
     /// TLS begins though other clients ask for it first.
@@ -96,21 +95,28 @@ pub(super) enum Prologue {
     Cancel,
 }
 
+/// A connection before TLS: nothing of it was used yet but a PROXY header.
+pub(super) struct FreshConnection {
+    pub(super) socket: Socket,
+    pub(super) buffer: Buffer,
+    /// The end of the time for the handshake.
+    pub(super) deadline: tokio::time::Instant,
+}
+
 /// Answers a client that asks for TLS in the protocol of the listener's preamble.
-pub(super) async fn begin(
-    life: &mut Life,
+pub(super) async fn preface(
+    guard: &mut ConnectionGuard,
     tls: &ListenerTls,
-    socket: &Socket,
-    buffer: &mut Buffer,
-    deadline: tokio::time::Instant,
-) -> Result<Prologue, Close> {
-    let Some(Preamble::Postgres { clear_cancel }) = tls.preamble else { return Ok(Prologue::Tls) };
-    match timeout_at(deadline, greeting::postgres_preamble(socket, buffer, clear_cancel)).await {
-        Ok(PostgresPreamble::Asked) => Ok(Prologue::Tls),
-        Ok(PostgresPreamble::Direct) => Ok(Prologue::Direct),
-        Ok(PostgresPreamble::Cancel) => Ok(Prologue::Cancel),
-        Ok(PostgresPreamble::Refused(close, last)) => {
-            farewell(&life.worker, socket, &last).await;
+    fresh: &mut FreshConnection,
+) -> Result<Preface, Close> {
+    let Some(Preamble::Postgres { clear_cancel }) = tls.preamble else { return Ok(Preface::Tls) };
+    let FreshConnection { socket, buffer, deadline } = fresh;
+    match timeout_at(*deadline, greeting::postgres_preamble(socket, buffer, clear_cancel)).await {
+        Ok(PostgresGreeting::Asked) => Ok(Preface::Tls),
+        Ok(PostgresGreeting::Direct) => Ok(Preface::Direct),
+        Ok(PostgresGreeting::Cancel) => Ok(Preface::Cancel),
+        Ok(PostgresGreeting::Refused(close, last)) => {
+            farewell(&guard.services.worker, socket, &last).await;
             Err(close)
         }
         Err(_) => Err(Cause::HandshakeTimeout.into()),
@@ -118,131 +124,110 @@ pub(super) async fn begin(
 }
 
 /// Waits for the ClientHello and chooses the route by it.
-pub(super) async fn greet<'l>(
-    life: &mut Life,
-    door: &Door<'l>,
-    socket: &Socket,
-    buffer: &mut Buffer,
-    deadline: tokio::time::Instant,
-) -> Result<Greeted<'l>, Close> {
-    let greeted = timeout_at(deadline, greeting::client_hello(socket, buffer)).await;
+pub(super) async fn read_hello<'l>(
+    guard: &mut ConnectionGuard,
+    context: &HelloContext<'l>,
+    fresh: &mut FreshConnection,
+) -> Result<HelloOutcome<'l>, Close> {
+    let FreshConnection { socket, buffer, deadline } = fresh;
+    let greeted = timeout_at(*deadline, greeting::client_hello(socket, buffer)).await;
     match greeted.unwrap_or_else(|_| Greeting::Refused(Cause::HandshakeTimeout.into())) {
         Greeting::Hello => {}
-        // rustls would bear with it, but only after all the work of a handshake for nobody.
+        // rustls would bear with it, but only after all the work of a handshake that comes to nothing.
         Greeting::Odd(odd @ HelloFault::TooManyRecords) => {
             let close = Close::from(failure::hello_cause(odd)).with_detail(&odd.to_string());
-            return Err(turn_away(&life.worker, socket, Alert::DECODE_ERROR, close).await);
+            return Err(reject(&guard.services.worker, socket, Alert::DECODE_ERROR, close).await);
         }
         Greeting::Odd(odd) => {
-            return Ok(Greeted::Chosen(Hello { odd: Some(odd), ..Hello::default() }, None));
+            return Ok(HelloOutcome::Route(Hello { odd: Some(odd), ..Hello::default() }, None));
         }
         Greeting::Refused(close) => {
             if close.cause == Cause::PlainHttp {
-                farewell(&life.worker, socket, greeting::PLAIN_HTTP).await;
+                farewell(&guard.services.worker, socket, greeting::PLAIN_HTTP).await;
             }
             return Err(close);
         }
     }
-    match look(life, door, buffer) {
-        Ok(seen) => Ok(seen),
-        Err((alert, cause)) => Err(turn_away(&life.worker, socket, alert, cause.into()).await),
+    match inspect(guard, context, buffer) {
+        Ok(outcome) => Ok(outcome),
+        Err((alert, cause)) => Err(reject(&guard.services.worker, socket, alert, cause.into()).await),
     }
 }
 
-/// The one look at a ClientHello that has come whole.
-fn look<'l>(life: &mut Life, door: &Door<'l>, buffer: &Buffer) -> Result<Greeted<'l>, (Alert, Cause)> {
+/// Parses a ClientHello that has come whole, once.
+fn inspect<'l>(
+    guard: &mut ConnectionGuard,
+    context: &HelloContext<'l>,
+    buffer: &Buffer,
+) -> Result<HelloOutcome<'l>, Refused> {
     let hello = match client_hello::peek(buffer.filled()) {
-        Step::Done { value, .. } => value,
-        Step::Reject(odd) => {
-            return Ok(Greeted::Chosen(Hello { odd: Some(odd), ..Hello::default() }, None));
+        ParseStep::Done { value, .. } => value,
+        ParseStep::Reject(odd) => {
+            return Ok(HelloOutcome::Route(Hello { odd: Some(odd), ..Hello::default() }, None));
         }
-        Step::Need(_) => return Err((Alert::INTERNAL_ERROR, Cause::Internal)),
+        ParseStep::Need(_) => return Err((Alert::INTERNAL_ERROR, Cause::Internal)),
     };
-    if let Some(hello) = challenge(life, &hello, buffer) {
-        return Ok(Greeted::Chosen(hello, None));
+    if let Some(hello) = challenge(guard, &hello, buffer) {
+        return Ok(HelloOutcome::Route(hello, None));
     }
-    choose(life, door, &hello, buffer)
+    choose(guard, context, &hello, buffer)
 }
 
-/// The hello of an authority that looks whether the name leads here (RFC 8737), before any route.
-fn challenge(life: &mut Life, hello: &ClientHello<'_>, buffer: &Buffer) -> Option<Hello> {
-    let challenge = life.worker.shared.challenges.handshake(hello)?;
-    life.facts().tls.sni = hello.server_name().host().map(Into::into);
+/// Recognizes the hello of a certificate authority that validates a name (RFC 8737), before any route.
+fn challenge(guard: &mut ConnectionGuard, hello: &ClientHello<'_>, buffer: &Buffer) -> Option<Hello> {
+    let challenge = guard.services.worker.shared.challenges.handshake(hello)?;
+    guard.facts().tls.sni = hello.server_name().host().map(Into::into);
     let (suites, bytes) = (hello.suites().collect(), buffer.filled().into());
     Some(Hello { suites, bytes, challenge: Some(challenge), ..Hello::default() })
 }
 
 /// Ends a connection before its handshake with an alert.
-async fn turn_away(worker: &Worker, socket: &Socket, alert: Alert, close: Close) -> Close {
+async fn reject(worker: &Resources, socket: &Socket, alert: Alert, close: Close) -> Close {
     farewell(worker, socket, &alert.plaintext_record()).await;
     failure::sent(close, alert)
 }
 
 /// Chooses the route, and makes sure that there is a certificate for the name.
 fn choose<'l>(
-    life: &mut Life,
-    &Door { listener, tls, direct, may_wait }: &Door<'l>,
+    guard: &mut ConnectionGuard,
+    context: &HelloContext<'l>,
     hello: &ClientHello<'_>,
     buffer: &Buffer,
-) -> Result<Greeted<'l>, (Alert, Cause)> {
+) -> Result<HelloOutcome<'l>, Refused> {
+    let &HelloContext { listener, tls, direct, may_await_certificate } = context;
     let host = hello.server_name().host();
-    life.facts().tls.sni = host.map(Into::into);
+    guard.facts().tls.sni = host.map(Into::into);
     let fingerprint = tls.ja4.then(|| hello.ja4());
-    life.facts().tls.ja4 = fingerprint.map(Ja4::to_bytes);
-    if direct && !hello.offers_alpn(offramp_wire::postgres::ALPN) {
-        // As PostgreSQL: without it, a client of another protocol could be led here (ALPACA).
-        return Err((Alert::NO_APPLICATION_PROTOCOL, Cause::NoCommonAlpn));
-    }
-    let unknown = || match host {
-        // RFC 8446 §9.2: a server that needs the name says that it is missing.
-        None if hello.offers_version(TLS13) => Alert::MISSING_EXTENSION,
-        _ => Alert::UNRECOGNIZED_NAME,
-    };
-    let Some(route) = listener.routes.find(host, |protocol| hello.offers_alpn(protocol)) else {
-        return Err(no_protocol(life, listener, hello).unwrap_or_else(|| (unknown(), Cause::NoRoute)));
-    };
-    life.follow(route);
-    if !route.deny_ja4.is_empty() {
-        let ja4 = fingerprint.unwrap_or_else(|| hello.ja4());
-        life.facts().tls.ja4 = Some(ja4.to_bytes());
-        if route.deny_ja4.has(ja4.as_str()) {
-            // As BoringSSL does for Envoy where a ClientHello is refused.
-            return Err((Alert::HANDSHAKE_FAILURE, Cause::Ja4Denied));
+    guard.facts().tls.ja4 = fingerprint.map(Ja4::to_bytes);
+    hello::protocol(direct, hello)?;
+    let route = hello::route(listener, hello).inspect_err(|(_, cause)| {
+        if *cause == Cause::NoCommonAlpn {
+            note_protocols(guard, listener, hello);
         }
+    })?;
+    guard.follow(route);
+    let ja4 = (!route.deny_ja4.is_empty()).then(|| fingerprint.unwrap_or_else(|| hello.ja4()));
+    if let Some(ja4) = ja4 {
+        guard.facts().tls.ja4 = Some(ja4.to_bytes());
     }
-    if let Some(rules) = &route.addresses
-        && !rules.admits(life.facts().client.ip())
-    {
-        return Err((Alert::ACCESS_DENIED, Cause::AddressDenied));
+    let address = guard.facts().client.ip();
+    hello::client(route, ja4, address)?;
+    if matches!(route.target, Target::Passthrough(_)) {
+        return Ok(HelloOutcome::Route(Hello::default(), Some(route)));
     }
-    if matches!(route.target, Target::Passthrough { .. }) {
-        return Ok(Greeted::Chosen(Hello::default(), Some(route)));
-    }
-    if let Some(terms) = Terms::of(route)
-        && let Some(configs) = terms.configs
-        && ![TLS13, TLS12].into_iter().any(|version| configs.speaks(version) && hello.offers_version(version))
-    {
-        // Before anything else is looked for: the suites and schemes of an old client say nothing.
-        let configured = Arc::clone(terms.configured);
-        life.facts().mismatch = Some(Box::new(Mismatch { offered: greeting::offer(hello), configured }));
-        return Err((Alert::PROTOCOL_VERSION, Cause::NoCommonVersion));
-    }
+    hello::version(route, hello).inspect_err(|_| note_offers(guard, route, hello))?;
     let schemes = greeting::usable_schemes(hello);
     let pick = tls.store.pick(host, &schemes);
-    if may_wait
+    if may_await_certificate
         && let Some(host) = host
-        && !matches!(pick, Pick::Found { by: By::Exact | By::Wildcard, .. })
-        && let Some(waiting) = life.worker.shared.demand.ask(host, Instant::now())
+        && !matches!(pick, Pick::Found { by: MatchKind::Exact | MatchKind::Wildcard, .. })
+        && let Some(waiting) = guard.services.worker.shared.demand.ask(host, Instant::now())
     {
-        return Ok(Greeted::Lacking(waiting));
+        return Ok(HelloOutcome::AwaitCertificate(waiting));
     }
-    let certificate = match pick {
-        Pick::Found { by: By::Default, .. } if refuses(tls.strangers, host) => {
-            return Err((unknown(), Cause::UnknownName));
-        }
-        Pick::Found { certificate, .. } => Arc::clone(certificate),
-        Pick::NoneForName => return Err((unknown(), Cause::UnknownName)),
-    };
+    let certificate = Arc::clone(hello::certificate(tls.strangers, hello, pick)?);
+    hello::signature(route, hello, &certificate, &schemes)
+        .inspect_err(|_| note_offers(guard, route, hello))?;
     if let Some(used) = &certificate.used {
         used.set();
     }
@@ -255,62 +240,63 @@ fn choose<'l>(
         challenge: None,
         bytes: buffer.filled().into(),
     };
-    Ok(Greeted::Chosen(kept, Some(route)))
+    Ok(HelloOutcome::Route(kept, Some(route)))
 }
 
-fn refuses(strangers: Strangers, host: Option<&str>) -> bool {
-    if host.is_some() { strangers.unknown_name } else { strangers.without_name }
+/// Notes the offers of both sides, which have nothing in common.
+fn note_offers(guard: &mut ConnectionGuard, route: &Route, hello: &ClientHello<'_>) {
+    if let Some(terms) = TlsTerms::of(route) {
+        let configured = Arc::clone(terms.configured);
+        guard.facts().mismatch = Some(Box::new(Mismatch { offered: greeting::offer(hello), configured }));
+    }
 }
 
-/// The refusal of a client for whose name there are routes, but none with a protocol that it offers
-/// (RFC 7301 §3.2).
-fn no_protocol(life: &mut Life, listener: &Listener, hello: &ClientHello<'_>) -> Option<(Alert, Cause)> {
-    let mut configured: Option<Offer> = None;
+/// Notes the protocols of a client that offers none of the routes for its name (RFC 7301 §3.2).
+fn note_protocols(guard: &mut ConnectionGuard, listener: &Listener, hello: &ClientHello<'_>) {
+    let mut configured: Option<TlsOffer> = None;
     for route in listener.routes.for_host(hello.server_name().host()) {
         let offer = match &route.target {
             Target::Relay(relay) => &relay.configured,
             Target::Http(http) => &http.configured,
-            Target::Passthrough { .. } => &Arc::default(),
+            Target::Passthrough(_) => &Arc::default(),
         };
         match &mut configured {
             Some(configured) => offer.alpn.iter().for_each(|protocol| configured.alpn.push(protocol)),
-            None => configured = Some(Offer::clone(offer)),
+            None => configured = Some(TlsOffer::clone(offer)),
         }
     }
-    let mismatch = Mismatch { offered: greeting::offer(hello), configured: Arc::new(configured?) };
-    life.facts().mismatch = Some(Box::new(mismatch));
-    Some((Alert::NO_APPLICATION_PROTOCOL, Cause::NoCommonAlpn))
+    let mismatch = configured
+        .map(|configured| Mismatch { offered: greeting::offer(hello), configured: Arc::new(configured) });
+    guard.facts().mismatch = mismatch.map(Box::new);
 }
 
-/// What a handshake needs to know.
-pub(super) struct Secure<'a> {
+/// The handshake with a client.
+pub(super) struct ClientHandshake<'a> {
     pub(super) configs: &'a Configs,
-    pub(super) configured: Option<&'a Arc<Offer>>,
+    pub(super) configured: Option<&'a Arc<TlsOffer>>,
     pub(super) hello: &'a Hello,
     pub(super) snapshot: &'a Snapshot,
 }
 
-impl Secure<'_> {
-    /// Does the handshake until `deadline`, and notes what came of it.
-    pub(super) async fn handshake(
+impl ClientHandshake<'_> {
+    /// Does the handshake until the deadline, and notes its outcome.
+    pub(super) async fn run(
         &self,
-        life: &mut Life,
-        socket: &Socket,
-        buffer: &mut Buffer,
-        deadline: tokio::time::Instant,
+        guard: &mut ConnectionGuard,
+        FreshConnection { socket, buffer, deadline }: &mut FreshConnection,
     ) -> Result<Established, Close> {
         let begun = Instant::now();
         let config = Arc::clone(self.configs.for_client(&self.hello.suites));
-        let worker = Rc::clone(&life.worker);
+        let worker = Rc::clone(&guard.services.worker);
         let choice = &self.snapshot.choice;
         let resumes = || self.resumes();
-        // Who comes over a Unix socket is one client.
-        let client = life.facts().client.ip().unwrap_or(Ipv6Addr::UNSPECIFIED.into());
+        // All clients of a Unix socket count as one.
+        let client = guard.facts().client.ip().unwrap_or(Ipv6Addr::UNSPECIFIED.into());
         let until = Some(deadline.into_std());
-        let caller = Caller::new(&worker.handshakes, client_key(client), until, &resumes);
+        let caller = HandshakeRequest::new(&worker.handshakes, client_key(client), until, &resumes);
         let shaken = handshake(socket, buffer, config, self.hello.early, choice, &caller);
-        let mut shaken = pin!(timeout_at(deadline, shaken));
-        let doing = Doing::Handshake(life.accepted_by);
+        let mut shaken = pin!(timeout_at(*deadline, shaken));
+        let doing = Doing::Handshake(guard.accepted_by);
         let outcome = poll_fn(|cx| {
             worker.pulse.begins_for(doing, Some(client));
             shaken.as_mut().poll(cx)
@@ -319,52 +305,50 @@ impl Secure<'_> {
         let took = begun.elapsed();
         let error = match outcome {
             Ok(Ok(established)) => {
-                life.facts().times.handshake = Some(took);
-                let (version, kind) = self.note(&mut life.facts(), &established.negotiated);
-                life.worker.counters.handshake_done(version, kind, took);
+                guard.facts().times.handshake = Some(took);
+                let (version, kind) = self.note(&mut guard.facts(), &established.negotiated);
+                worker.counters.handshake_done(version, kind, took);
                 return Ok(established);
             }
             Ok(Err(error)) => error,
             Err(_) => {
-                life.worker.counters.handshake_failed();
-                // It was ours to go on.
+                worker.counters.handshake_failed();
+                // The client waited for us if its handshake was in the queue.
                 let cause = if caller.waits() { Cause::HandshakeShed } else { Cause::HandshakeTimeout };
                 return Err(cause.into());
             }
         };
-        life.worker.counters.handshake_failed();
-        life.facts().times.handshake = Some(took);
-        if let (Some(configured), Step::Done { value, .. }) =
+        worker.counters.handshake_failed();
+        guard.facts().times.handshake = Some(took);
+        if matches!(error.fault, HandshakeFault::Tls(_) | HandshakeFault::TooLarge) {
+            // A reset must not overtake the alert; outside of the timeout, lest that be the cause.
+            farewell(&worker, socket, &[]).await;
+        }
+        Err(self.failed(guard, &error))
+    }
+
+    /// The end of a connection after a failed handshake.
+    fn failed(&self, guard: &mut ConnectionGuard, error: &HandshakeError) -> Close {
+        if let (Some(configured), ParseStep::Done { value, .. }) =
             (self.configured, client_hello::peek(&self.hello.bytes))
         {
             let offered = greeting::offer(&value);
             let mismatch = Mismatch { offered, configured: Arc::clone(configured) };
-            life.facts().mismatch = Some(Box::new(mismatch));
+            guard.facts().mismatch = Some(Box::new(mismatch));
         }
-        if matches!(error.fault, HandshakeFault::Tls(_) | HandshakeFault::TooLarge) {
-            // A reset must not overtake the alert; outside of the timeout, lest that be the cause.
-            farewell(&life.worker, socket, &[]).await;
-        }
-        let mut close = failure::handshake(&error, self.hello.odd);
-        if matches!(close.cause, Cause::NoCommonGroup | Cause::NoCommonScheme) && !self.shares_suite() {
-            // rustls looks at the groups and schemes first, which a client of old suites has no use for.
-            close = Close { cause: Cause::NoCommonSuite, ..close }.with_detail("no cipher suite in common");
+        let mut close = failure::handshake(error, self.hello.odd);
+        if let ParseStep::Done { value, .. } = client_hello::peek(&self.hello.bytes) {
+            close = hello::explain(close, self.configs, &value);
         }
         if let Some(certificate) = &error.refused {
-            refused_certificate(life, close.cause, certificate);
+            refused_certificate(guard, close.cause, certificate);
         }
-        Err(close)
+        close
     }
 
-    fn shares_suite(&self) -> bool {
-        let Step::Done { value, .. } = client_hello::peek(&self.hello.bytes) else { return true };
-        let suites: Vec<u16> = value.suites().collect();
-        self.configs.shares_suite(&suites, |version| value.offers_version(version))
-    }
-
-    /// Whether the client brings a ticket of ours.
+    /// The client brings a ticket that a key of ours has sealed.
     fn resumes(&self) -> bool {
-        let Step::Done { value, .. } = client_hello::peek(&self.hello.bytes) else { return false };
+        let ParseStep::Done { value, .. } = client_hello::peek(&self.hello.bytes) else { return false };
         value.ticket().is_some_and(|ticket| self.configs.has_key_of(ticket))
     }
 
@@ -385,7 +369,7 @@ impl Secure<'_> {
         (version, kind)
     }
 
-    /// The scheme of the server's signature: rustls does not tell, but chooses in the same way.
+    /// The scheme of the server's signature: rustls does not report it, but chooses in the same way.
     fn scheme(&self, agreed: &Negotiated) -> Option<&'static str> {
         let certificate = self.hello.certificate.as_ref().filter(|_| !agreed.resumed)?;
         let tls13 = agreed.version == Version::Tls13;
@@ -402,53 +386,52 @@ fn common_name(certificate: &[u8]) -> Option<Box<[u8]>> {
     Some(Description::of(certificate)?.common_name?.into_bytes().into())
 }
 
-/// Notes whose certificate was refused, and tells the log, at most once a minute for each cause.
-fn refused_certificate(life: &mut Life, cause: Cause, certificate: &[u8]) {
-    life.facts().tls.client_cn = common_name(certificate);
-    let client = life.facts().client.address.clone();
-    life.worker.shared.refusals.certificate(cause, &identity(certificate), &client);
+/// Notes the name in a refused certificate, and logs it, at most once a minute for each cause.
+fn refused_certificate(guard: &mut ConnectionGuard, cause: Cause, certificate: &[u8]) {
+    guard.facts().tls.client_cn = common_name(certificate);
+    let client = guard.facts().client.address.clone();
+    guard.services.worker.shared.refusals.certificate(cause, &identity(certificate), &client);
 }
 
-/// The end of a connection whose certificate is genuine, and which is not let in all the same.
-pub(super) fn refused(life: &mut Life, cause: Cause, agreed: &Negotiated) -> Close {
+/// The end of a connection with a certificate that is genuine, but not allowed.
+pub(super) fn refused(guard: &mut ConnectionGuard, cause: Cause, agreed: &Negotiated) -> Close {
     match agreed.client_certificate.as_deref() {
         Some(certificate) => {
-            refused_certificate(life, cause, certificate);
+            refused_certificate(guard, cause, certificate);
             Close::from(cause).with_detail(&identity(certificate))
         }
         None => cause.into(),
     }
 }
 
-/// How a route ends TLS.
-pub(super) struct Terms<'a> {
+/// The terms on which a route ends TLS.
+pub(super) struct TlsTerms<'a> {
     pub(super) configs: Option<&'a Configs>,
-    pub(super) configured: &'a Arc<Offer>,
-    allow: Option<&'a Allow>,
-    /// What comes after.
-    pub(super) to: Ends<'a>,
+    pub(super) configured: &'a Arc<TlsOffer>,
+    allow: Option<&'a AllowList>,
+    pub(super) after: AfterTls<'a>,
 }
 
-/// What comes after TLS.
+/// The protocol behind TLS.
 #[derive(Clone, Copy)]
-pub(super) enum Ends<'a> {
+pub(super) enum AfterTls<'a> {
     Relay(&'a Relay),
     Http(&'a HttpTls),
 }
 
-impl<'a> Terms<'a> {
-    /// `None` for a passthrough, which does not.
+impl<'a> TlsTerms<'a> {
+    /// `None` for a passthrough, which does not end TLS.
     pub(super) fn of(route: &'a Route) -> Option<Self> {
-        let (configs, configured, allow, to) = match &route.target {
-            Target::Relay(relay) => (&relay.tls, &relay.configured, &relay.allow, Ends::Relay(relay)),
-            Target::Http(http) => (&http.tls, &http.configured, &http.allow, Ends::Http(http)),
-            Target::Passthrough { .. } => return None,
+        let (configs, configured, allow, after) = match &route.target {
+            Target::Relay(relay) => (&relay.tls, &relay.configured, &relay.allow, AfterTls::Relay(relay)),
+            Target::Http(http) => (&http.tls, &http.configured, &http.allow, AfterTls::Http(http)),
+            Target::Passthrough(_) => return None,
         };
-        Some(Self { configs: configs.as_ref(), configured, allow: allow.as_ref(), to })
+        Some(Self { configs: configs.as_ref(), configured, allow: allow.as_ref(), after })
     }
 
-    /// Why this client certificate is not let in, if it is not. Where none was shown, rustls has decided. Dates and
-    /// issuers were verified too: in this handshake, or before the ticket of the session was opened.
+    /// The refusal of a client certificate that the route does not allow. Where none was shown, rustls has decided. Dates
+    /// and issuers were verified too: in this handshake, or before the ticket of the session was opened.
     pub(super) fn refusal(&self, agreed: &Negotiated) -> Option<(Alert, Cause)> {
         let certificate = agreed.client_certificate.as_deref()?;
         let denied = self.allow.is_some_and(|allow| !allow.matches(certificate));
@@ -458,7 +441,7 @@ impl<'a> Terms<'a> {
 
 /// Ends a connection after its handshake with an alert.
 pub(super) async fn refuse(
-    worker: &Worker,
+    worker: &Resources,
     socket: &Socket,
     mut established: Established,
     alert: Alert,

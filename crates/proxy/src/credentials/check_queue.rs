@@ -1,8 +1,9 @@
 //! The order in which passwords are checked, without threads and clocks.
 //!
-//! Clients take turns by network ([`FairQueue`]), so that no flood keeps a newcomer out. Whoever has logged in with a name
-//! from the same address before goes first. A name that is being guessed from many addresses is checked now and then
-//! only ([`SlowName`]): first for those whose networks have guessed the least, the widest first.
+//! Clients take turns by network ([`FairQueue`]), so that no flood keeps a newcomer out. A client that has logged
+//! in with a name from the same address before goes first. A name that is being guessed from many addresses is
+//! checked now and then only ([`SlowName`]): first for those whose networks have guessed the least, the widest
+//! first.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,18 +14,18 @@ use zeroize::Zeroizing;
 use super::hash::PasswordHash;
 use crate::fair_queue::{ClientNetworkPath, FairQueue, NETWORKS};
 
-/// How many wait to be checked: of those who have logged in before, and of all others.
+/// The passwords that wait to be checked: of clients that have logged in before, and of all others.
 pub(super) const QUEUE: usize = 128;
-/// How many wait for each slow name, and for all of them.
+/// The passwords that wait for each slow name, and for all of them.
 const WAITING_PER_NAME: usize = 8;
 const WAITING_FOR_NAMES: usize = 256;
-/// How many slow names are known to have been checked a moment ago.
+/// Slow names that are known to have been checked a moment ago.
 const SLOW_NAMES: usize = 4096;
-/// Every so many checks one is of somebody else than those who have logged in before.
+/// One check in so many is of another client than those that have logged in before.
 const OWNERS_IN_A_ROW: u32 = 3;
 
 /// One password to be checked.
-pub(super) struct Job {
+pub(super) struct HashJob {
     pub(super) hash: PasswordHash,
     pub(super) password: Zeroizing<Vec<u8>>,
     pub(super) done: oneshot::Sender<bool>,
@@ -45,8 +46,8 @@ pub(super) struct Standing {
     pub(super) guesses: Guesses,
 }
 
-/// Wrong passwords of the networks of a client, the widest first, and compared in that order: with each network that has
-/// guessed nothing whoever has a wider one would begin anew, and go before everybody who has guessed once.
+/// Wrong passwords of the networks of a client, the widest first, and compared in that order: with each network
+/// that has guessed nothing the owner of a wider one would begin anew, and go before all that have guessed once.
 pub(super) type Guesses = [u32; NETWORKS];
 
 /// Names a job, to take it back.
@@ -56,9 +57,15 @@ pub(super) type JobId = u64;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Busy;
 
+/// A job in the queue.
+struct QueuedJob {
+    id: JobId,
+    job: HashJob,
+}
+
 pub(super) struct CheckQueue {
-    owners: FairQueue<(JobId, Job)>,
-    others: FairQueue<(JobId, Job)>,
+    owners: FairQueue<QueuedJob>,
+    others: FairQueue<QueuedJob>,
     /// Checks of owners since the last one of others.
     owners_in_a_row: u32,
     slow: HashMap<u128, SlowName>,
@@ -68,22 +75,22 @@ pub(super) struct CheckQueue {
 
 /// A name that is being guessed.
 struct SlowName {
-    /// When the next password is checked.
+    /// The time at which the next password is checked.
     due: Instant,
     /// In the order in which they came.
-    waiting: Vec<(JobId, Job)>,
+    waiting: Vec<QueuedJob>,
 }
 
-/// Who comes last for a slow name: the wrong passwords of its networks, then how many wait of the widest of them.
+/// The order for a slow name: the wrong passwords of the client's networks, then the passwords that wait of the widest of them.
 type Rank = (Guesses, usize);
 
 impl SlowName {
     fn waiting_from(&self, widest: u128) -> usize {
-        self.waiting.iter().filter(|(_, job)| job.client.widest() == widest).count()
+        self.waiting.iter().filter(|queued| queued.job.client.widest() == widest).count()
     }
 
     fn rank(&self, at: usize) -> Rank {
-        let job = &self.waiting[at].1;
+        let job = &self.waiting[at].job;
         (job.standing.guesses, self.waiting_from(job.client.widest()))
     }
 
@@ -92,7 +99,7 @@ impl SlowName {
         (0..self.waiting.len()).map(|at| (self.rank(at), at)).max()
     }
 
-    /// The one whose turn it is; of equals the oldest.
+    /// The one that is next; of equals the oldest.
     fn first(&self) -> Option<usize> {
         (0..self.waiting.len()).min_by_key(|at| self.rank(*at))
     }
@@ -112,31 +119,32 @@ impl Default for CheckQueue {
 }
 
 impl CheckQueue {
-    /// Adds a job. Whoever has to go in its place is dropped, and learns it by its channel.
-    pub(super) fn push(&mut self, job: Job, now: Instant) -> Result<JobId, Busy> {
+    /// Adds a job. A job that gives way to it is dropped, which its channel shows.
+    pub(super) fn push(&mut self, job: HashJob, now: Instant) -> Result<JobId, Busy> {
         let id = self.next_id;
         self.next_id += 1;
         match job.standing {
             Standing { is_owner: true, .. } => {
-                drop(self.owners.push(job.client, (id, job)).map_err(|_| Busy)?);
+                drop(self.owners.push(job.client, QueuedJob { id, job }).map_err(|_| Busy)?);
             }
-            Standing { pace: Some(_), .. } => self.push_slow((id, job), now)?,
+            Standing { pace: Some(_), .. } => self.push_slow(QueuedJob { id, job }, now)?,
             _ => {
-                drop(self.others.push(job.client, (id, job)).map_err(|_| Busy)?);
+                drop(self.others.push(job.client, QueuedJob { id, job }).map_err(|_| Busy)?);
             }
         }
         Ok(id)
     }
 
-    fn push_slow(&mut self, item: (JobId, Job), now: Instant) -> Result<(), Busy> {
+    fn push_slow(&mut self, queued: QueuedJob, now: Instant) -> Result<(), Busy> {
+        let name = queued.job.name;
         self.slow.retain(|_, slow| !slow.waiting.is_empty() || slow.due > now);
-        if self.slow.len() >= SLOW_NAMES && !self.slow.contains_key(&item.1.name) {
+        if self.slow.len() >= SLOW_NAMES && !self.slow.contains_key(&name) {
             return Err(Busy);
         }
         let waiting = |slow: Option<&SlowName>| slow.map_or(0, |slow| slow.waiting.len());
-        let own = waiting(self.slow.get(&item.1.name));
+        let own = waiting(self.slow.get(&name));
         if own >= WAITING_PER_NAME {
-            self.displace(item.1.name, &item.1)?;
+            self.displace(name, &queued.job)?;
         } else if self.waiting_for_names >= WAITING_FOR_NAMES {
             let (fullest, most) = self
                 .slow
@@ -149,14 +157,14 @@ impl CheckQueue {
             }
             self.displace_last(fullest)?;
         }
-        let slow = self.slow.entry(item.1.name).or_insert(SlowName { due: now, waiting: Vec::new() });
-        slow.waiting.push(item);
+        let slow = self.slow.entry(name).or_insert(SlowName { due: now, waiting: Vec::new() });
+        slow.waiting.push(queued);
         self.waiting_for_names += 1;
         Ok(())
     }
 
     /// Drops the one of a slow name that has the least right to its place, if that is less than a newcomer's.
-    fn displace(&mut self, name: u128, newcomer: &Job) -> Result<(), Busy> {
+    fn displace(&mut self, name: u128, newcomer: &HashJob) -> Result<(), Busy> {
         let slow = self.slow.get(&name).ok_or(Busy)?;
         let wide = newcomer.client.widest();
         // It would itself be one more.
@@ -176,43 +184,43 @@ impl CheckQueue {
         Ok(())
     }
 
-    /// Takes the job whose turn it is.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Job> {
+    /// Takes the job that is next.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<HashJob> {
         self.admit_slow(now);
         let owners_first = self.owners_in_a_row < OWNERS_IN_A_ROW || self.others.len() == 0;
-        if owners_first && let Some((_, job)) = self.owners.pop() {
+        if owners_first && let Some(QueuedJob { job, .. }) = self.owners.pop() {
             self.owners_in_a_row += 1;
             return Some(job);
         }
         self.owners_in_a_row = 0;
-        self.others.pop().or_else(|| self.owners.pop()).map(|(_, job)| job)
+        self.others.pop().or_else(|| self.owners.pop()).map(|queued| queued.job)
     }
 
     /// Moves the next password of each name that is due to where all clients take turns.
     fn admit_slow(&mut self, now: Instant) {
         for slow in self.slow.values_mut().filter(|slow| slow.due <= now) {
             let Some(first) = slow.first() else { continue };
-            let item = slow.waiting.remove(first);
+            let queued = slow.waiting.remove(first);
             self.waiting_for_names -= 1;
-            slow.due = now + item.1.standing.pace.unwrap_or_default();
+            slow.due = now + queued.job.standing.pace.unwrap_or_default();
             // Where there is no place for it its request hears so.
-            drop(self.others.push(item.1.client, item));
+            drop(self.others.push(queued.job.client, queued));
         }
     }
 
-    /// When a name is due for which somebody waits; `None` where nobody does.
+    /// The time at which the next slow name is due; `None` where no password waits for one.
     pub(super) fn due(&self) -> Option<Instant> {
         self.slow.values().filter(|slow| !slow.waiting.is_empty()).map(|slow| slow.due).min()
     }
 
-    /// Takes a job back for which nobody waits any more. Gives whether it was still in the queue.
+    /// Takes a job back without a receiver for its result. Returns true if it was still in the queue.
     pub(super) fn cancel(&mut self, client: ClientNetworkPath, id: JobId) -> bool {
         let before = self.len();
-        self.owners.remove_where(client, |item| item.0 == id);
-        self.others.remove_where(client, |item| item.0 == id);
+        self.owners.remove_where(client, |queued| queued.id == id);
+        self.others.remove_where(client, |queued| queued.id == id);
         for slow in self.slow.values_mut() {
             let waiting = slow.waiting.len();
-            slow.waiting.retain(|item| item.0 != id);
+            slow.waiting.retain(|queued| queued.id != id);
             self.waiting_for_names -= waiting - slow.waiting.len();
         }
         self.len() < before
@@ -236,11 +244,11 @@ mod tests {
     }
 
     /// The name doubles as the mark by which a job is known again.
-    fn job(client: &str, name: u128, standing: Standing) -> (Job, oneshot::Receiver<bool>) {
+    fn job(client: &str, name: u128, standing: Standing) -> (HashJob, oneshot::Receiver<bool>) {
         let (done, outcome) = oneshot::channel();
         let client = ClientNetworkPath::of(Some(client.parse().unwrap()));
         let hash = PasswordHash::parse(HASH).unwrap();
-        (Job { hash, password: Zeroizing::new(Vec::new()), done, client, name, standing }, outcome)
+        (HashJob { hash, password: Zeroizing::new(Vec::new()), done, client, name, standing }, outcome)
     }
 
     fn is_dropped(outcome: &mut oneshot::Receiver<bool>) -> bool {

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use offramp_observe::panics;
 
-use super::check_queue::{Busy, CheckQueue, Job, JobId};
+use super::check_queue::{Busy, CheckQueue, HashJob, JobId};
 use super::hash::ArgonBlocks;
 use crate::fair_queue::ClientNetworkPath;
 
-/// How many passwords are checked at a time.
+/// Passwords that are checked at a time.
 const THREADS: usize = 2;
 /// The pause after which a thread gives its memory back: longer than between the requests of one page.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Where passwords wait, for all workers.
+/// The queue of passwords, for all workers.
 #[derive(Default)]
 pub(super) struct Checkers {
     state: Mutex<CheckersState>,
@@ -37,7 +37,7 @@ struct CheckersState {
 
 impl Checkers {
     /// Has a password checked. The first one starts the threads, on `cores`.
-    pub(super) fn add(self: &Arc<Self>, job: Job, cores: &[usize]) -> Result<JobId, Busy> {
+    pub(super) fn add(self: &Arc<Self>, job: HashJob, cores: &[usize]) -> Result<JobId, Busy> {
         let mut state = self.lock();
         while !state.closed && state.threads < THREADS && self.start(cores).is_ok() {
             state.threads += 1;
@@ -51,7 +51,7 @@ impl Checkers {
         Ok(id)
     }
 
-    /// Takes a job back for which nobody waits any more. Gives whether no thread had taken it yet.
+    /// Takes a job back without a receiver for its result. Returns true if no thread had taken it yet.
     pub(super) fn cancel(&self, client: ClientNetworkPath, id: JobId) -> bool {
         self.lock().queue.cancel(client, id)
     }
@@ -72,15 +72,15 @@ impl Checkers {
             let _ = offramp_net::cores::free(&cores);
             let mut blocks = ArgonBlocks::default();
             while let Some(job) = this.next(&mut blocks) {
-                // Whoever waits for the answer learns that there is none.
+                // The receiver of the result sees that there is none.
                 let _ = panics::catch(|| job.run(&mut blocks));
             }
         };
         std::thread::Builder::new().name("offramp-login".into()).spawn(work).map(drop)
     }
 
-    /// The job whose turn it is; `None` when it is over.
-    fn next(&self, blocks: &mut ArgonBlocks) -> Option<Job> {
+    /// The job that is next; `None` when the threads are to end.
+    fn next(&self, blocks: &mut ArgonBlocks) -> Option<HashJob> {
         let mut state = self.lock();
         loop {
             if state.closed {
@@ -132,15 +132,15 @@ impl Checkers {
     }
 
     #[cfg(test)]
-    pub(super) fn take_all(&self) -> Vec<Job> {
+    pub(super) fn take_all(&self) -> Vec<HashJob> {
         let mut state = self.lock();
         std::iter::from_fn(|| state.queue.pop(Instant::now())).collect()
     }
 }
 
-impl Job {
+impl HashJob {
     pub(super) fn run(self, blocks: &mut ArgonBlocks) {
-        // Nobody waits where the worker has ended.
+        // A worker that has ended receives nothing.
         let _ = self.done.send(self.hash.fits(&self.password, blocks));
     }
 }
@@ -155,11 +155,11 @@ mod tests {
 
     const HASH: &str = "$argon2id$v=19$m=64,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-    fn job() -> (Job, oneshot::Receiver<bool>) {
+    fn job() -> (HashJob, oneshot::Receiver<bool>) {
         let (done, outcome) = oneshot::channel();
         let (hash, password) = (PasswordHash::parse(HASH).unwrap(), Zeroizing::new(b"x".to_vec()));
         let (client, name, standing) = Default::default();
-        (Job { hash, password, done, client, name, standing }, outcome)
+        (HashJob { hash, password, done, client, name, standing }, outcome)
     }
 
     #[test]

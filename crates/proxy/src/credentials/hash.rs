@@ -11,7 +11,7 @@ use rustls::crypto::aws_lc_rs;
 const MEMORY_MAX: u32 = 256 << 10;
 /// The most passes over the memory, times the memory in KiB: about a second.
 const WORK_MAX: u64 = 1 << 20;
-/// The most lanes.
+/// Maximum number of lanes.
 const LANES_MAX: u32 = 16;
 /// The costs of bcrypt: twice the time for each. 14 is about a second.
 const BCRYPT_COSTS: std::ops::RangeInclusive<u32> = 4..=14;
@@ -19,14 +19,14 @@ const BCRYPT_COSTS: std::ops::RangeInclusive<u32> = 4..=14;
 const SALTS: std::ops::RangeInclusive<usize> = 8..=64;
 const TAGS: std::ops::RangeInclusive<usize> = 16..=64;
 /// Memory in KiB, passes and lanes of new hashes: what OWASP recommends at the least.
-const NEW: (u32, u32, u32) = (19 << 10, 2, 1);
+const NEW: ArgonCost = ArgonCost { memory: 19 << 10, passes: 2, lanes: 1 };
 
-/// How a password was hashed.
+/// The algorithm and the parameters of a hash.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PasswordHash(Kind);
+pub struct PasswordHash(HashScheme);
 
 #[derive(Clone, PartialEq, Eq)]
-enum Kind {
+enum HashScheme {
     Argon2id { memory: u32, passes: u32, lanes: u32, salt: Box<[u8]>, tag: Box<[u8]> },
     Bcrypt(Box<str>),
 }
@@ -35,13 +35,13 @@ impl fmt::Debug for PasswordHash {
     /// Without the hash, which can be guessed at.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Kind::Argon2id { .. } => "argon2id",
-            Kind::Bcrypt(_) => "bcrypt",
+            HashScheme::Argon2id { .. } => "argon2id",
+            HashScheme::Bcrypt(_) => "bcrypt",
         })
     }
 }
 
-/// What is wrong with a hash, and at which byte of it.
+/// The fault of a hash, and the byte at which it is.
 pub(super) type Wrong = (usize, String);
 
 impl PasswordHash {
@@ -68,21 +68,22 @@ impl PasswordHash {
     #[must_use]
     pub(super) fn fits(&self, password: &[u8], blocks: &mut ArgonBlocks) -> bool {
         match &self.0 {
-            Kind::Argon2id { memory, passes, lanes, salt, tag } => {
+            HashScheme::Argon2id { memory, passes, lanes, salt, tag } => {
                 let mut made = vec![0; tag.len()];
-                let done = compute(password, salt, (*memory, *passes, *lanes), &mut made, blocks);
+                let cost = ArgonCost { memory: *memory, passes: *passes, lanes: *lanes };
+                let done = compute(password, salt, cost, &mut made, blocks);
                 done && same(&made, tag)
             }
             // As other programs, by the first 72 bytes.
-            Kind::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
+            HashScheme::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
         }
     }
 
-    /// What two hashes differ in if one password has both.
+    /// The part in which two hashes of one password differ.
     pub(super) fn identity(&self) -> &[u8] {
         match &self.0 {
-            Kind::Argon2id { tag, .. } => tag,
-            Kind::Bcrypt(hash) => hash.as_bytes(),
+            HashScheme::Argon2id { tag, .. } => tag,
+            HashScheme::Bcrypt(hash) => hash.as_bytes(),
         }
     }
 }
@@ -95,7 +96,7 @@ pub(super) fn hash_password(password: &[u8]) -> Result<String, String> {
     let (mut salt, mut tag) = ([0; 16], [0; 32]);
     let random = aws_lc_rs::default_provider().secure_random;
     random.fill(&mut salt).map_err(|_| "there are no random numbers".to_owned())?;
-    let (memory, passes, lanes) = NEW;
+    let ArgonCost { memory, passes, lanes } = NEW;
     if !compute(password, &salt, NEW, &mut tag, &mut ArgonBlocks::default()) {
         return Err("the password cannot be hashed".to_owned());
     }
@@ -126,10 +127,19 @@ impl ArgonBlocks {
     }
 }
 
+/// The cost parameters of argon2id (RFC 9106 §3.1).
+#[derive(Clone, Copy)]
+struct ArgonCost {
+    /// Memory of a hash in KiB.
+    memory: u32,
+    passes: u32,
+    lanes: u32,
+}
+
 fn compute(
     password: &[u8],
     salt: &[u8],
-    (memory, passes, lanes): (u32, u32, u32),
+    ArgonCost { memory, passes, lanes }: ArgonCost,
     into: &mut [u8],
     blocks: &mut ArgonBlocks,
 ) -> bool {
@@ -139,14 +149,14 @@ fn compute(
     argon2.hash_password_into_with_memory(password, salt, into, blocks).is_ok()
 }
 
-/// Whether two texts are the same, in a time that says nothing of where they differ.
+/// Compares two texts in a time that does not depend on where they differ.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other));
     one.len() == other.len() && std::hint::black_box(differences) == 0
 }
 
 /// `at` is where `rest` begins.
-fn argon2id(rest: &str, mut at: usize) -> Result<Kind, Wrong> {
+fn argon2id(rest: &str, mut at: usize) -> Result<HashScheme, Wrong> {
     let wrong = |at, what: &str| Err((at, what.to_owned()));
     let parts: Vec<&str> = rest.split('$').collect();
     let [version, parameters, salt, tag] = parts[..] else {
@@ -186,10 +196,10 @@ fn argon2id(rest: &str, mut at: usize) -> Result<Kind, Wrong> {
     let Some(tag) = decoded(tag, TAGS) else {
         return wrong(at, "the hash must be 16 to 64 bytes in base64");
     };
-    Ok(Kind::Argon2id { memory, passes, lanes, salt: salt_bytes.into(), tag: tag.into() })
+    Ok(HashScheme::Argon2id { memory, passes, lanes, salt: salt_bytes.into(), tag: tag.into() })
 }
 
-fn bcrypt(text: &str) -> Result<Kind, Wrong> {
+fn bcrypt(text: &str) -> Result<HashScheme, Wrong> {
     const COST: usize = "$2b$".len();
     const REST: usize = "$2b$12$".len();
     let cost = text.get(COST..COST + 2).and_then(|digits| digits.parse::<u32>().ok());
@@ -205,7 +215,7 @@ fn bcrypt(text: &str) -> Result<Kind, Wrong> {
     if rest.len() != 53 || !rest.bytes().all(sound) || text.parse::<bcrypt::HashParts>().is_err() {
         return Err((REST, "behind the cost of bcrypt come 53 letters of salt and hash".to_owned()));
     }
-    Ok(Kind::Bcrypt(text.into()))
+    Ok(HashScheme::Bcrypt(text.into()))
 }
 
 #[cfg(test)]
@@ -256,7 +266,7 @@ mod tests {
         let large = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
         let large = PasswordHash::parse(large).unwrap();
         let mut blocks = ArgonBlocks::default();
-        let (small, mut tag) = ((64, 1, 1), [0; 32]);
+        let (small, mut tag) = (ArgonCost { memory: 64, passes: 1, lanes: 1 }, [0; 32]);
         assert!(blocks.is_empty() && compute(b"a", b"somesalt", small, &mut tag, &mut blocks));
         let fresh = tag;
         assert_eq!(blocks.0.len(), 64);

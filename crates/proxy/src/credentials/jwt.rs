@@ -8,7 +8,6 @@ mod claims;
 mod keys;
 mod source;
 mod tokens;
-mod unique;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,35 +15,36 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderName;
+use offramp_wire::json;
 use serde_json::{Map, Value};
 
 pub use keys::KeySet;
-use keys::{Algorithm, Key};
-pub use source::{FetchedKeys, Keys};
+use keys::{JwsAlgorithm, VerifyingKey};
+pub use source::{FetchedKeys, KeySource};
 pub(crate) use tokens::KnownTokens;
 
 /// The longest token, in bytes. Those of large directories have a few kilobytes.
 const TOKEN_MAX: usize = 8 << 10;
-/// How many keys are tried for a token that does not name one.
+/// Keys that are tried for a token that does not name one.
 const TRIES: usize = 4;
 /// The longest name of a user in events, in bytes.
 const USER_MAX: usize = 255;
 
-/// Which tokens a route believes, and what servers learn of them.
+/// The tokens that a route believes, and the fields by which servers learn of them.
 #[derive(Debug)]
 pub struct Jwt {
-    keys: Keys,
+    keys: KeySource,
     rules: JwtRules,
     /// Differs where rules differ.
     identity: Box<[u8]>,
 }
 
-/// What a token must say.
+/// The claims that a token must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JwtRules {
-    /// Who must have issued it; `None`: anybody whose key is in the set.
+    /// The required issuer; `None`: any with a key in the set.
     pub issuer: Option<String>,
-    /// For whom it must be.
+    /// Required audience of tokens.
     pub audience: JwtAudience,
     /// By how much clocks may differ.
     pub leeway: Duration,
@@ -54,10 +54,10 @@ pub struct JwtRules {
     pub headers: Vec<(HeaderName, String)>,
 }
 
-/// For whom a token must be (RFC 7519 §4.1.3).
+/// Required audience of a token (RFC 7519 §4.1.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JwtAudience {
-    /// For nobody in particular: a recipient that does not find itself in `aud` must refuse the token.
+    /// No audience: a recipient that does not find itself in `aud` must refuse the token.
     Unnamed,
     /// For one of these.
     OneOf(Vec<String>),
@@ -65,28 +65,28 @@ pub enum JwtAudience {
     Anybody,
 }
 
-/// What a token that is believed says.
+/// A token that is believed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Token {
     /// Its subject, for events.
     pub(crate) user: Option<Box<[u8]>>,
     /// The fields that servers get.
     pub(crate) fields: Vec<(HeaderName, Vec<u8>)>,
-    /// When it ends, in seconds since 1970, with the leeway.
+    /// Its end in seconds since 1970, with the leeway.
     ends: f64,
     /// The end of a tunnel that the token opens; `None`: it may go on.
     pub(crate) tunnel_end: Option<SystemTime>,
 }
 
-/// Why a token is not believed, for events.
+/// The reason for which a token is not believed, for events.
 pub(crate) type Why = &'static str;
 
-/// Why a request with a token is not let in.
+/// The refusal of a request with a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disbelief {
     /// The token is not believed.
     Wrong(Why),
-    /// Nobody can tell: there are no keys yet.
+    /// There are no keys yet.
     NoKeys,
     /// Too many tokens wait to be checked.
     Busy,
@@ -101,10 +101,10 @@ impl From<Why> for Disbelief {
 /// A token that has everything but a signature that was checked.
 #[derive(Debug)]
 struct Unchecked<'t> {
-    /// What is signed.
+    /// The part that is signed.
     message: &'t [u8],
     signature: Vec<u8>,
-    algorithm: Algorithm,
+    algorithm: JwsAlgorithm,
     key_id: Option<String>,
     token: Token,
 }
@@ -112,7 +112,7 @@ struct Unchecked<'t> {
 impl Jwt {
     /// Tokens by these keys and rules.
     #[must_use]
-    pub fn new(keys: Keys, rules: JwtRules) -> Self {
+    pub fn new(keys: KeySource, rules: JwtRules) -> Self {
         let said = format!("{rules:?}");
         Self { keys, rules, identity: digest(&SHA256, said.as_bytes()).as_ref().into() }
     }
@@ -132,7 +132,7 @@ impl Jwt {
             return Err("the token has extensions");
         }
         is_of_a_known_type(&head)?;
-        let algorithm = head.get("alg").and_then(Value::as_str).and_then(Algorithm::of);
+        let algorithm = head.get("alg").and_then(Value::as_str).and_then(JwsAlgorithm::of);
         let algorithm = algorithm.ok_or("the algorithm of the token is not RS256, ES256 or EdDSA")?;
         let key_id = match head.get("kid") {
             None => None,
@@ -144,7 +144,7 @@ impl Jwt {
         Ok(Unchecked { message: message.as_bytes(), signature, algorithm, key_id, token })
     }
 
-    /// What a token says, if it is believed.
+    /// The claims of a token, if it is believed.
     #[cfg(test)]
     fn check(&self, token: &str, now: SystemTime) -> Result<Token, Why> {
         let unchecked = self.read(token, now)?;
@@ -154,7 +154,7 @@ impl Jwt {
 }
 
 impl Unchecked<'_> {
-    /// Whether one of the keys has signed the token: the only step that costs time.
+    /// Checks that one of the keys has signed the token: the only step that costs time.
     fn is_signed(&self, keys: &KeySet) -> Result<(), Why> {
         let mut keys = self.candidates(keys).peekable();
         if keys.peek().is_none() {
@@ -164,23 +164,23 @@ impl Unchecked<'_> {
         if signed { Ok(()) } else { Err("the signature of the token is wrong") }
     }
 
-    fn candidates<'k>(&'k self, keys: &'k KeySet) -> impl Iterator<Item = &'k Key> {
+    fn candidates<'k>(&'k self, keys: &'k KeySet) -> impl Iterator<Item = &'k VerifyingKey> {
         // One that has no name may be the one that the token names.
-        let named = |key: &&Key| match (&self.key_id, &key.id) {
+        let named = |key: &&VerifyingKey| match (&self.key_id, &key.id) {
             (Some(asked), Some(id)) => asked == id,
             _ => true,
         };
         keys.iter().filter(|key| key.algorithm == self.algorithm).filter(named)
     }
 
-    /// Whether the token names a key that is none of these.
+    /// The token names a key that is none of these.
     fn names_another(&self, keys: &KeySet) -> bool {
         self.key_id.as_ref().is_some_and(|asked| keys.iter().all(|key| key.id.as_ref() != Some(asked)))
     }
 }
 
 impl JwtRules {
-    /// What the claims say, if they are for here and now (RFC 7519 §4.1).
+    /// The claims of a token that is valid here and now (RFC 7519 §4.1).
     fn check(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Token, Why> {
         // Times may be fractions, which a double has to the microsecond.
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -256,7 +256,10 @@ fn is_of_a_known_type(head: &Map<String, Value>) -> Result<(), Why> {
 /// A JSON object within a token.
 fn object(text: &str) -> Result<Map<String, Value>, Why> {
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| "this is no token")?;
-    unique::object(&bytes).ok_or("this is no token")
+    match json::value(&bytes) {
+        Ok(Value::Object(object)) => Ok(object),
+        _ => Err("this is no token"),
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hasher as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,32 +17,33 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use tokio::sync::{Notify, oneshot};
 use zeroize::Zeroizing;
 
-use super::check_queue::{Busy, Job, JobId};
+use super::check_queue::{Busy, HashJob, JobId};
 use super::checkers::Checkers;
 use super::hash::PasswordHash;
-use super::throttle::{Attempt, Refused, Throttle};
+use super::throttle::{PasswordAttempt, Throttle, ThrottleDenial};
 use super::users::Users;
 use crate::fair_queue::ClientNetworkPath;
+use crate::limit::client_key;
 
-/// How long a password that was right is remembered.
+/// The time for which a password that was right is remembered.
 const REMEMBER: Duration = Duration::from_secs(5 * 60);
-/// How many each worker remembers: with what the tables add, less than 512 KiB.
+/// Passwords that each worker remembers: with the tables, less than 512 KiB.
 const REMEMBERED: usize = 4096;
 
-/// Who checks passwords, for all workers.
+/// The check of passwords, for all workers.
 pub struct Logins {
     checkers: Arc<Checkers>,
     throttle: Arc<Throttle>,
-    /// What passwords are remembered by: a new key for each process.
+    /// The key of digests of passwords: a new one for each process.
     key: [u8; 16],
-    /// Where the threads may run: not only where the worker is tied to that starts them.
+    /// Cores of the threads: not only the one to which the worker that starts them is tied.
     cores: Vec<usize>,
 }
 
-/// What came of a name and a password.
+/// The outcome of the check of a name and a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// They fit.
+pub enum LoginOutcome {
+    /// The password fits the name.
     Right,
     /// There is no such user, or it has another password.
     Wrong,
@@ -53,25 +54,77 @@ pub(crate) enum Outcome {
 }
 
 impl Logins {
-    /// Nobody is known, and no thread runs until there is something to check. The threads will run on the cores that the
-    /// calling thread may use.
+    /// No remembered passwords. No thread runs until there is something to check. The threads will run on the cores
+    /// that the calling thread may use.
     #[must_use]
     pub fn new() -> Arc<Self> {
         let mut key = [0; 16];
-        // Passwords are never remembered by a key that somebody could know.
+        // Passwords are never remembered by a key that others could know.
         let drawn = aws_lc_rs::default_provider().secure_random.fill(&mut key).is_ok();
         assert!(drawn, "the system has random numbers: TLS has drawn some before");
         let (checkers, throttle) = Default::default();
         Arc::new(Self { checkers, throttle, key, cores: offramp_net::cores::usable() })
     }
 
-    /// What a name and a password are known by, with the hash that they are checked against: a file with another hash
-    /// makes them unknown.
-    fn digest(&self, hash: &PasswordHash, name: &str, password: &[u8]) -> u128 {
-        self.keyed(&[hash.identity(), name.as_bytes(), password])
+    /// Checks a name and its password for `client`, without a worker that would remember it. A check that has begun goes
+    /// on where the caller gives up, and a wrong password counts: a client that goes away has guessed as well.
+    pub async fn check(
+        self: &Arc<Self>,
+        users: &Users,
+        name: &str,
+        password: Zeroizing<Vec<u8>>,
+        client: Option<IpAddr>,
+    ) -> LoginOutcome {
+        let (hash, known) = users.hash(name);
+        let digest = self.digest(&hash, name, &password, client);
+        let candidate = PasswordCandidate { hash, known, password };
+        let Queued { fits, attempt, .. } = match self.enqueue(name, candidate, (digest, client)) {
+            Ok(queued) => queued,
+            Err(outcome) => return outcome,
+        };
+        let checked = tokio::spawn(async move { attempt.conclude(fits.await.ok(), known, Instant::now()) });
+        checked.await.unwrap_or(LoginOutcome::Busy)
     }
 
-    /// A hash that nobody outside can know or aim at.
+    /// Puts a password in the queue of those that are checked, unless its client has to wait.
+    fn enqueue(
+        &self,
+        name: &str,
+        PasswordCandidate { hash, password, .. }: PasswordCandidate,
+        asked: Asked,
+    ) -> Result<Queued, LoginOutcome> {
+        let name = self.keyed(&[name.as_bytes()]);
+        let attempt = self.throttle.begin(asked.1, name, asked.0, Instant::now());
+        let attempt = attempt.map_err(|refused| match refused {
+            ThrottleDenial::Wait(wait) => LoginOutcome::Wait(wait),
+            ThrottleDenial::WrongBefore => LoginOutcome::Wrong,
+        })?;
+        let ((done, fits), client) = (oneshot::channel(), ClientNetworkPath::of(asked.1));
+        let job = HashJob { hash, password, done, client, name, standing: attempt.standing };
+        let job = self.checkers.add(job, &self.cores).map_err(|Busy| LoginOutcome::Busy)?;
+        Ok(Queued { job, fits, attempt })
+    }
+
+    /// Key under which a name and a password are remembered for a client, with the hash that they are checked against: a
+    /// file with another hash makes them unknown. What one client was let in with is unknown for others, who could guess
+    /// without a wait until they hit it.
+    fn digest(&self, hash: &PasswordHash, name: &str, password: &[u8], client: Option<IpAddr>) -> u128 {
+        let client = client_key(client.unwrap_or(Ipv4Addr::UNSPECIFIED.into()));
+        let (v4, v6);
+        let client: &[u8] = match client {
+            IpAddr::V4(address) => {
+                v4 = address.octets();
+                &v4
+            }
+            IpAddr::V6(address) => {
+                v6 = address.octets();
+                &v6
+            }
+        };
+        self.keyed(&[hash.identity(), name.as_bytes(), password, client])
+    }
+
+    /// A hash that no client can know or aim at.
     fn keyed(&self, parts: &[&[u8]]) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         for part in parts {
@@ -91,23 +144,23 @@ impl Drop for Logins {
 /// A name and a password, by their keyed hash, and the client that has sent them.
 type Asked = (u128, Option<IpAddr>);
 
-/// What a worker knows of passwords: those that were right, and those that are being checked.
+/// The passwords that a worker knows: those that were right, and those that are being checked.
 #[derive(Default)]
 pub(crate) struct KnownPasswords {
-    right: RefCell<Right>,
-    under_way: RefCell<HashMap<Asked, Rc<UnderWay>>>,
+    right: RefCell<ValidLogins>,
+    under_way: RefCell<HashMap<Asked, Rc<PendingLogin>>>,
 }
 
 #[derive(Default)]
-struct Right {
+struct ValidLogins {
     until: HashMap<u128, Instant>,
-    /// The oldest first.
+    /// Entries by age, the oldest first.
     order: VecDeque<u128>,
 }
 
 #[derive(Default)]
-struct UnderWay {
-    outcome: Cell<Option<Outcome>>,
+struct PendingLogin {
+    outcome: Cell<Option<LoginOutcome>>,
     over: Notify,
     /// Requests that wait for the outcome.
     waiting: Cell<usize>,
@@ -116,10 +169,10 @@ struct UnderWay {
 }
 
 /// A request that waits.
-struct Waiter(Rc<UnderWay>);
+struct Waiter(Rc<PendingLogin>);
 
 impl Waiter {
-    fn new(under_way: Rc<UnderWay>) -> Self {
+    fn new(under_way: Rc<PendingLogin>) -> Self {
         under_way.waiting.set(under_way.waiting.get() + 1);
         Self(under_way)
     }
@@ -134,11 +187,37 @@ impl Drop for Waiter {
     }
 }
 
+/// A password and the hash that it is compared with.
+struct PasswordCandidate {
+    hash: PasswordHash,
+    /// The hash is that of a user, and not of a name without one.
+    known: bool,
+    password: Zeroizing<Vec<u8>>,
+}
+
 /// A password in the queue of all workers.
 struct Queued {
     job: JobId,
     fits: oneshot::Receiver<bool>,
-    attempt: Attempt,
+    attempt: PasswordAttempt,
+}
+
+impl PasswordAttempt {
+    /// Counts the end of a check. `fits` is `None` where others had a better right to the place in the queue, or the
+    /// thread is gone; `known` means that there is such a user.
+    fn conclude(&self, fits: Option<bool>, known: bool, now: Instant) -> LoginOutcome {
+        match fits {
+            Some(true) if known => {
+                self.was_right(now);
+                LoginOutcome::Right
+            }
+            Some(_) => {
+                self.was_wrong(now);
+                LoginOutcome::Wrong
+            }
+            None => LoginOutcome::Busy,
+        }
+    }
 }
 
 impl KnownPasswords {
@@ -147,19 +226,20 @@ impl KnownPasswords {
         self: &Rc<Self>,
         logins: &Arc<Logins>,
         users: &Users,
-        (name, password): (&str, Zeroizing<Vec<u8>>),
+        name: &str,
+        password: Zeroizing<Vec<u8>>,
         client: Option<IpAddr>,
-    ) -> Outcome {
+    ) -> LoginOutcome {
         let (hash, known) = users.hash(name);
-        let digest = logins.digest(&hash, name, &password);
+        let digest = logins.digest(&hash, name, &password, client);
         if known && self.right.borrow_mut().has(digest, Instant::now()) {
-            return Outcome::Right;
+            return LoginOutcome::Right;
         }
         let key = (digest, client);
         let waiting = self.under_way.borrow().get(&key).cloned();
         let under_way = match waiting {
             Some(under_way) => under_way,
-            None => match self.begin(logins, name, ((hash, known), password), key) {
+            None => match self.begin(logins, name, PasswordCandidate { hash, known, password }, key) {
                 Ok(under_way) => under_way,
                 Err(outcome) => return outcome,
             },
@@ -180,23 +260,16 @@ impl KnownPasswords {
         self: &Rc<Self>,
         logins: &Arc<Logins>,
         name: &str,
-        ((hash, known), password): ((PasswordHash, bool), Zeroizing<Vec<u8>>),
+        candidate: PasswordCandidate,
         key: Asked,
-    ) -> Result<Rc<UnderWay>, Outcome> {
-        let name = logins.keyed(&[name.as_bytes()]);
-        let attempt = logins.throttle.begin(key.1, (name, key.0), Instant::now());
-        let attempt = attempt.map_err(|refused| match refused {
-            Refused::Wait(wait) => Outcome::Wait(wait),
-            Refused::WrongBefore => Outcome::Wrong,
-        })?;
-        let ((done, fits), client) = (oneshot::channel(), ClientNetworkPath::of(key.1));
-        let job = Job { hash, password, done, client, name, standing: attempt.standing };
-        let job = logins.checkers.add(job, &logins.cores).map_err(|Busy| Outcome::Busy)?;
-        let under_way = Rc::new(UnderWay::default());
+    ) -> Result<Rc<PendingLogin>, LoginOutcome> {
+        let known = candidate.known;
+        let queued = logins.enqueue(name, candidate, key)?;
+        let under_way = Rc::new(PendingLogin::default());
         self.under_way.borrow_mut().insert(key, Rc::clone(&under_way));
         let (this, waited, logins) = (Rc::clone(self), Rc::clone(&under_way), Arc::clone(logins));
         tokio::task::spawn_local(async move {
-            let outcome = this.outcome(&logins, Queued { job, fits, attempt }, known, key, &waited).await;
+            let outcome = this.outcome(&logins, queued, known, key, &waited).await;
             this.under_way.borrow_mut().remove(&key);
             waited.outcome.set(Some(outcome));
             waited.over.notify_waiters();
@@ -210,8 +283,8 @@ impl KnownPasswords {
         queued: Queued,
         known: bool,
         key: Asked,
-        waited: &UnderWay,
-    ) -> Outcome {
+        waited: &PendingLogin,
+    ) -> LoginOutcome {
         let Queued { job, mut fits, attempt } = queued;
         let fits = loop {
             tokio::select! {
@@ -221,29 +294,21 @@ impl KnownPasswords {
                     // Another request may have come meanwhile.
                     let is_abandoned = waited.waiting.get() == 0;
                     if is_abandoned && logins.checkers.cancel(ClientNetworkPath::of(key.1), job) {
-                        return Outcome::Busy;
+                        return LoginOutcome::Busy;
                     }
                 }
             }
         };
         let now = Instant::now();
-        match fits {
-            Ok(true) if known => {
-                attempt.was_right(now);
-                self.right.borrow_mut().add(key.0, now);
-                Outcome::Right
-            }
-            Ok(_) => {
-                attempt.was_wrong(now);
-                Outcome::Wrong
-            }
-            // Others had a better right to the place in the queue, or the thread is gone.
-            Err(_) => Outcome::Busy,
+        let outcome = attempt.conclude(fits.ok(), known, now);
+        if outcome == LoginOutcome::Right {
+            self.right.borrow_mut().add(key.0, now);
         }
+        outcome
     }
 }
 
-impl Right {
+impl ValidLogins {
     fn has(&mut self, digest: u128, now: Instant) -> bool {
         self.until.get(&digest).is_some_and(|until| *until > now)
     }
@@ -264,137 +329,4 @@ impl Right {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::task::LocalSet;
-
-    use super::super::check_queue::QUEUE;
-    use super::super::hash::ArgonBlocks;
-    use super::*;
-
-    const USERS: &str = "anna:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n";
-
-    fn password(text: &str) -> Zeroizing<Vec<u8>> {
-        Zeroizing::new(text.as_bytes().to_vec())
-    }
-
-    async fn within(test: impl Future<Output = ()>) {
-        LocalSet::new().run_until(test).await;
-    }
-
-    #[tokio::test]
-    async fn right_ones_are_remembered_and_wrong_ones_counted() {
-        within(async {
-            let (logins, remembered) = (Logins::new(), Rc::new(KnownPasswords::default()));
-            let users = Users::parse(USERS).unwrap();
-            let check = |name: &'static str, secret: &str| {
-                let secret = password(secret);
-                let (logins, remembered, users) = (&logins, &remembered, &users);
-                async move { remembered.check(logins, users, (name, secret), None).await }
-            };
-            assert_eq!(check("anna", "U*U").await, Outcome::Right);
-            for secret in ["U*", "", "U", "*", "U*U*"] {
-                assert_eq!(check("anna", secret).await, Outcome::Wrong, "{secret}");
-            }
-            assert!(matches!(check("anna", "other").await, Outcome::Wait(_)));
-            assert_eq!(check("x", "y").await, Outcome::Wrong, "another name does not wait");
-            // Who has been let in before is not kept out by others at the same address.
-            assert_eq!(check("anna", "U*U").await, Outcome::Right);
-            // A stranger is never remembered, though it is checked against the hash of somebody.
-            assert_eq!(check("bernd", "U*U").await, Outcome::Wrong);
-            let other = Users::parse(
-                &USERS.replace("E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW", "VGOzA784oUp/Z0DY336zx7pLYAy0lwK"),
-            );
-            let outcome = remembered.check(&logins, &other.unwrap(), ("anna", password("U*U")), None).await;
-            assert!(matches!(outcome, Outcome::Wait(_)), "a new hash makes the old password unknown");
-        })
-        .await;
-    }
-
-    #[tokio::test]
-    async fn the_same_password_is_checked_once_at_a_time_and_the_queue_is_bounded() {
-        within(async {
-            let (logins, remembered) = (Logins::new(), Rc::new(KnownPasswords::default()));
-            logins.checkers.hold();
-            let users = Users::parse(USERS).unwrap();
-            // Each in a network of its own, so that nobody has a better right.
-            let client = |number: usize| Some(IpAddr::V4((u32::try_from(number).unwrap() << 16).into()));
-            let mut all: Vec<_> = (0..QUEUE)
-                .flat_map(|number| [number, number])
-                .map(|number| {
-                    Box::pin(remembered.check(&logins, &users, ("anna", password("U*U")), client(number)))
-                })
-                .collect();
-            for one in &mut all {
-                let waker = std::task::Waker::noop();
-                assert!(one.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
-            }
-            let late = remembered.check(&logins, &users, ("anna", password("U*U")), client(QUEUE)).await;
-            assert_eq!(late, Outcome::Busy);
-            let jobs = logins.checkers.take_all();
-            assert_eq!(jobs.len(), QUEUE);
-            jobs.into_iter().for_each(|job| job.run(&mut ArgonBlocks::default()));
-            for one in all {
-                assert_eq!(one.await, Outcome::Right);
-            }
-            // A thread that is gone lets nobody in.
-            logins.checkers.close();
-            let unseen = remembered.check(&logins, &users, ("anna", password("x")), None).await;
-            assert_eq!(unseen, Outcome::Busy);
-            assert!(remembered.under_way.borrow().is_empty());
-        })
-        .await;
-    }
-
-    #[tokio::test]
-    async fn a_password_for_which_nobody_waits_leaves_the_queue_and_one_that_is_checked_counts() {
-        within(async {
-            let (logins, remembered) = (Logins::new(), Rc::new(KnownPasswords::default()));
-            logins.checkers.hold();
-            let users = Users::parse(USERS).unwrap();
-            let check =
-                |secret: &str| Box::pin(remembered.check(&logins, &users, ("anna", password(secret)), None));
-            let waker = std::task::Waker::noop();
-            let cx = &mut std::task::Context::from_waker(waker);
-            for _ in 0..QUEUE * 2 {
-                // Two requests wait for one check; it stays while one of them does.
-                let (mut one, mut two) = (check("x"), check("x"));
-                assert!(one.as_mut().poll(cx).is_pending() && two.as_mut().poll(cx).is_pending());
-                drop(one);
-                tokio::task::yield_now().await;
-                tokio::task::yield_now().await;
-                assert_eq!(remembered.under_way.borrow().len(), 1);
-                drop(two);
-                while !remembered.under_way.borrow().is_empty() {
-                    tokio::task::yield_now().await;
-                }
-            }
-            assert!(logins.checkers.take_all().is_empty());
-            for number in 0..5 {
-                let mut one = check(&number.to_string());
-                assert!(one.as_mut().poll(cx).is_pending());
-                let job = logins.checkers.take_all().remove(0);
-                drop(one);
-                tokio::task::yield_now().await;
-                job.run(&mut ArgonBlocks::default());
-                while !remembered.under_way.borrow().is_empty() {
-                    tokio::task::yield_now().await;
-                }
-            }
-            assert!(matches!(check("other").await, Outcome::Wait(_)), "five guesses were counted");
-        })
-        .await;
-    }
-
-    #[test]
-    fn what_is_remembered_is_bounded_and_ends() {
-        let (mut right, now) = (Right::default(), Instant::now());
-        for digest in 0..3 * REMEMBERED as u128 {
-            right.add(digest, now);
-        }
-        assert_eq!((right.until.len(), right.order.len()), (REMEMBERED, REMEMBERED));
-        let last = 3 * REMEMBERED as u128 - 1;
-        assert!(right.has(last, now) && !right.has(0, now) && !right.has(last, now + REMEMBER));
-        right.add(0, now + REMEMBER);
-        assert_eq!((right.until.len(), right.order.len()), (1, 1));
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
-//! The addresses from which names were logged in with before. Their next passwords are checked first, so that others who
-//! guess a name keep out nobody who has it.
+//! Addresses from which names were logged in with before. Their next passwords are checked first, so that guesses
+//! of others keep no owner of a name out.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -39,7 +39,7 @@ impl Owners {
         known.push_back((address, now));
     }
 
-    /// Whether somebody at the address has logged in with the name.
+    /// A client at the address has logged in with the name.
     pub(super) fn has(&self, name: u128, address: IpAddr, now: Instant) -> bool {
         let known = self.addresses.get(&name).into_iter().flatten();
         known

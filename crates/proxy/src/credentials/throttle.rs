@@ -1,14 +1,14 @@
-//! Guessing costs time: how often passwords were wrong, and until when the next one has to wait.
+//! Delays of passwords after wrong ones, so that guessing costs time.
 //!
-//! Wrong passwords count for a name at an address: whoever mistypes a password does not keep out the others of an office.
-//! They count for the address too, with more room: one that tries many names guesses as well. They count for the networks
-//! that it is in, with more room again: whoever has a whole network does not begin anew with each address. IPv6 clients count
-//! by their /64.
+//! Wrong passwords count for a name at an address: a mistyped password does not keep out the others of an office.
+//! They count for the address too, with more room: one that tries many names guesses as well. They count for the
+//! networks that it is in, with more room again: the owner of a whole network does not begin anew with each
+//! address. IPv6 clients count by their /64.
 //!
-//! And they count for the name, wherever they come from. That makes nobody wait by itself, or everybody could be kept out by
-//! whoever knows a name; beyond a bound the name is checked at a pace ([`Standing::pace`]), by turns in which those whose
-//! networks have guessed least go first, counted at each width. An address that has logged in with the name before knows nothing of all this, except its own
-//! wrong passwords for the name.
+//! And they count for the name, wherever they come from. That alone delays no client, or any client that knows a
+//! name could keep its owner out; beyond a bound the name is checked at a pace ([`Standing::pace`]), in turns in
+//! which those go first that have the networks with the fewest guesses, counted at each width. An address that has
+//! logged in with the name before knows nothing of all this, except its own wrong passwords for the name.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -25,11 +25,11 @@ use crate::limit::client_key;
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest wait of a client.
 const LONGEST: Duration = Duration::from_secs(64);
-/// Who has guessed nothing for so long is forgotten, where nothing else is said.
+/// A client that has guessed nothing for so long is forgotten, where nothing else is said.
 const FORGET: Duration = Duration::from_secs(15 * 60);
-/// How long a client waits that has as many under way as it may.
+/// The wait of a client that has as many under way as it may.
 const SOON: Duration = Duration::from_secs(1);
-/// How many wrong passwords of a name at an address are known again.
+/// Wrong passwords of a name at an address that are recognized.
 const TRIED: usize = 4;
 
 /// The pause between two checks of a name that is guessed from everywhere; doubled by each further [`OF_EVERYWHERE`]`.free`
@@ -38,11 +38,11 @@ const PACE: Duration = Duration::from_secs(1);
 const SLOWEST: Duration = Duration::from_secs(8);
 
 /// For one name at one address.
-const OF_NAMES: Bounds =
-    Bounds { known: 16_384, forget: FORGET, free: 5, forgive: None, longest: LONGEST, at_a_time: 8 };
-/// For all names at one address. A person who guesses has used 5 and at most 14 more in the time of `FORGET`, so that one
-/// alone does not use it up; and people who mistype their own passwords all day do not add up.
-const OF_ADDRESSES: Bounds = Bounds {
+const OF_NAMES: ThrottleLimits =
+    ThrottleLimits { known: 16_384, forget: FORGET, free: 5, forgive: None, longest: LONGEST, at_a_time: 8 };
+/// For all names at one address. A person that guesses has used 5 and at most 14 more in the time of `FORGET`, so
+/// that one alone does not use it up; and people that mistype their own passwords all day do not add up.
+const OF_ADDRESSES: ThrottleLimits = ThrottleLimits {
     known: 4096,
     forget: FORGET,
     free: 50,
@@ -51,10 +51,11 @@ const OF_ADDRESSES: Bounds = Bounds {
     at_a_time: 32,
 };
 /// For a /56 of IPv6: a household, or a small site.
-const OF_HOUSEHOLDS: Bounds =
-    Bounds { free: 100, forgive: Some(Duration::from_secs(9)), longest: SHORT, ..OF_SITES };
-/// For a /48 of IPv6 and a /24 of IPv4. Others than the guesser may be in it, who do not know each other: the waits are short.
-const OF_SITES: Bounds = Bounds {
+const OF_HOUSEHOLDS: ThrottleLimits =
+    ThrottleLimits { free: 100, forgive: Some(Duration::from_secs(9)), longest: SHORT, ..OF_SITES };
+/// For a /48 of IPv6 and a /24 of IPv4. Others than the guesser may be in it, strangers to each other: the waits
+/// are short.
+const OF_SITES: ThrottleLimits = ThrottleLimits {
     known: 4096,
     forget: FORGET,
     free: 200,
@@ -63,7 +64,7 @@ const OF_SITES: Bounds = Bounds {
     at_a_time: u32::MAX,
 };
 /// For a name at all addresses.
-const OF_EVERYWHERE: Bounds = Bounds {
+const OF_EVERYWHERE: ThrottleLimits = ThrottleLimits {
     known: 16_384,
     forget: FORGET,
     free: 30,
@@ -71,46 +72,51 @@ const OF_EVERYWHERE: Bounds = Bounds {
     longest: LONGEST,
     at_a_time: u32::MAX,
 };
-/// For a name in a network, which is only compared with other networks. A slow name is checked 10800 times in the time for
-/// which these are known, so that only who has networks without end has always one that has guessed nothing.
-const OF_NAMES_IN_NETWORKS: Bounds =
-    Bounds { known: 16_384, forget: Duration::from_secs(24 * 60 * 60), forgive: None, ..OF_EVERYWHERE };
+/// For a name in a network, which is only compared with other networks. A slow name is checked 10800 times in the
+/// time for which these are known, so that only an owner of networks without end has always one that has guessed
+/// nothing.
+const OF_NAMES_IN_NETWORKS: ThrottleLimits = ThrottleLimits {
+    known: 16_384,
+    forget: Duration::from_secs(24 * 60 * 60),
+    forgive: None,
+    ..OF_EVERYWHERE
+};
 /// The longest wait of a network.
 const SHORT: Duration = Duration::from_secs(8);
 
-/// How many are spared at a time where a table is full.
+/// Entries that are spared at a time where a table is full.
 const SPARED: u32 = 8;
 
-/// What bounds guesses.
+/// The bounds on guesses.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
-    /// How many are known whose passwords were wrong.
+struct ThrottleLimits {
+    /// Clients that are known for wrong passwords.
     known: usize,
-    /// The time after which those are forgotten who have guessed nothing.
+    /// Time after which clients are forgotten that have guessed nothing.
     forget: Duration,
-    /// How many passwords may be wrong before the next one has to wait.
+    /// Passwords that may be wrong before the next one has to wait.
     free: u32,
     /// The time after which one wrong password less counts; `None`: all count until they are forgotten.
     forgive: Option<Duration>,
     /// The longest wait of a client.
     longest: Duration,
-    /// How many passwords are checked at a time. Browsers have six connections.
+    /// Passwords that are checked at a time. Browsers have six connections.
     at_a_time: u32,
 }
 
-/// Whose passwords were wrong or are being checked.
+/// Clients with wrong passwords, or with passwords that are being checked.
 #[derive(Debug)]
 pub(super) struct Throttle(Mutex<Tables>);
 
 #[derive(Debug)]
 struct Tables {
-    names: Table<Name>,
-    addresses: Table<IpAddr>,
-    households: Table<u128>,
-    sites: Table<u128>,
-    everywhere: Table<u128>,
+    names: GuesserTable<Name>,
+    addresses: GuesserTable<IpAddr>,
+    households: GuesserTable<u128>,
+    sites: GuesserTable<u128>,
+    everywhere: GuesserTable<u128>,
     /// By network and name, of [`ClientNetworkPath::networks`].
-    names_in_networks: [Table<(u128, u128)>; NETWORKS],
+    names_in_networks: [GuesserTable<(u128, u128)>; NETWORKS],
     owners: Owners,
 }
 
@@ -118,8 +124,8 @@ struct Tables {
 type Name = (IpAddr, u128);
 
 #[derive(Debug)]
-struct Table<K> {
-    bounds: Bounds,
+struct GuesserTable<K> {
+    bounds: ThrottleLimits,
     guessers: HashMap<K, Guesser>,
     /// In the order of their last wrong passwords; one may stand there several times.
     order: VecDeque<(Instant, K)>,
@@ -137,19 +143,19 @@ struct Guesser {
     next: usize,
 }
 
-/// Why a password is not checked.
+/// The reason for which a password is not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum ThrottleDenial {
     /// The client has to wait so long.
     Wait(Duration),
-    /// This one was wrong before. It is no guess: a program has an old password, and sends it again and again. It must
-    /// not keep out who else has the name, or the address.
+    /// This one was wrong before. It is no guess: a program has an old password, and sends it again and again. It
+    /// must not keep out other users of the name, or of the address.
     WrongBefore,
 }
 
 /// A password that is being checked.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(super) struct PasswordAttempt {
     throttle: Arc<Throttle>,
     name: Name,
     networks: ClientNetworkPath,
@@ -159,7 +165,7 @@ pub(super) struct Attempt {
     pub(super) standing: Standing,
 }
 
-impl Attempt {
+impl PasswordAttempt {
     /// The password was wrong.
     pub(super) fn was_wrong(&self, now: Instant) {
         let (tables, name) = (&mut *self.throttle.lock(), self.name.1);
@@ -179,7 +185,7 @@ impl Attempt {
     }
 }
 
-impl Drop for Attempt {
+impl Drop for PasswordAttempt {
     fn drop(&mut self) {
         let mut tables = self.throttle.lock();
         tables.names.end(&self.name);
@@ -190,12 +196,12 @@ impl Drop for Attempt {
 impl Default for Throttle {
     fn default() -> Self {
         let tables = Tables {
-            names: Table::new(OF_NAMES),
-            addresses: Table::new(OF_ADDRESSES),
-            households: Table::new(OF_HOUSEHOLDS),
-            sites: Table::new(OF_SITES),
-            everywhere: Table::new(OF_EVERYWHERE),
-            names_in_networks: std::array::from_fn(|_| Table::new(OF_NAMES_IN_NETWORKS)),
+            names: GuesserTable::new(OF_NAMES),
+            addresses: GuesserTable::new(OF_ADDRESSES),
+            households: GuesserTable::new(OF_HOUSEHOLDS),
+            sites: GuesserTable::new(OF_SITES),
+            everywhere: GuesserTable::new(OF_EVERYWHERE),
+            names_in_networks: std::array::from_fn(|_| GuesserTable::new(OF_NAMES_IN_NETWORKS)),
             owners: Owners::default(),
         };
         Self(Mutex::new(tables))
@@ -203,14 +209,15 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// A password of `client` comes for the `name` with this keyed hash, and is known by `digest`; or why it is not checked.
+    /// Admits a password of `client` for the name with the keyed hash `name`, or refuses it. The password is known by `digest`.
     /// Clients without an address count as one.
     pub(super) fn begin(
         self: &Arc<Self>,
         client: Option<IpAddr>,
-        (name, digest): (u128, u128),
+        name: u128,
+        digest: u128,
         now: Instant,
-    ) -> Result<Attempt, Refused> {
+    ) -> Result<PasswordAttempt, ThrottleDenial> {
         let networks = ClientNetworkPath::of(client);
         let address = client_key(client.unwrap_or(Ipv4Addr::UNSPECIFIED.into()));
         let name = (address, name);
@@ -218,7 +225,7 @@ impl Throttle {
         tables.forget(now);
         let of_name = tables.names.guessers.get(&name);
         if of_name.is_some_and(|known| known.tried.contains(&Some(digest))) {
-            return Err(Refused::WrongBefore);
+            return Err(ThrottleDenial::WrongBefore);
         }
         let standing = tables.standing(name, networks, now);
         let mut wait = tables.names.wait(&name, now);
@@ -228,11 +235,11 @@ impl Throttle {
             wait = wait.max(tables.sites.wait(&networks.site(), now));
         }
         if let Some(wait) = wait {
-            return Err(Refused::Wait(wait));
+            return Err(ThrottleDenial::Wait(wait));
         }
         tables.names.guessers.entry(name).or_default().under_way += 1;
         tables.addresses.guessers.entry(address).or_default().under_way += 1;
-        Ok(Attempt { throttle: Arc::clone(self), name, networks, digest, standing })
+        Ok(PasswordAttempt { throttle: Arc::clone(self), name, networks, digest, standing })
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
@@ -272,12 +279,12 @@ impl Tables {
     }
 }
 
-impl<K: Copy + Eq + Hash> Table<K> {
-    fn new(bounds: Bounds) -> Self {
+impl<K: Copy + Eq + Hash> GuesserTable<K> {
+    fn new(bounds: ThrottleLimits) -> Self {
         Self { bounds, guessers: HashMap::new(), order: VecDeque::new() }
     }
 
-    /// How long the next password has to wait, if it has to.
+    /// The wait before the next password, if there is one.
     fn wait(&mut self, key: &K, now: Instant) -> Option<Duration> {
         let known = self.guessers.get_mut(key)?;
         known.forgive(self.bounds.forgive, now);
@@ -308,8 +315,9 @@ impl<K: Copy + Eq + Hash> Table<K> {
         }
     }
 
-    /// Forgets who has guessed nothing for a while, and the oldest ones where there are too many. Of those, one that has
-    /// guessed beyond its bound loses half of its count first: a crowd of others makes nobody begin anew at once.
+    /// Forgets clients that have guessed nothing for a while, and the oldest ones if there are too many. Of those,
+    /// one that has guessed beyond its bound loses half of its count first: a crowd of others makes none begin anew
+    /// at once.
     fn forget(&mut self, now: Instant) {
         let mut spared = 0;
         while let Some((at, key)) = self.order.front().copied() {

@@ -11,7 +11,7 @@ const USERS_MAX: usize = 100_000;
 const NAME_MAX: usize = 255;
 /// The longest password that a line is made for, in bytes. A request can have longer ones.
 const PASSWORD_MAX: usize = 1024;
-/// What names that nobody has are checked against where there is no user: as costly as a new hash.
+/// Hash for names without a user, if there is no user at all: as costly as a new hash.
 const NOBODY: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -26,14 +26,14 @@ pub struct Users {
     chooser: RandomState,
 }
 
-/// What is wrong with a file of users.
+/// The fault of a file of users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// Message for the operator.
     pub text: String,
 }
 
@@ -80,20 +80,26 @@ impl Users {
         if mistakes.is_empty() { Ok(users) } else { Err(mistakes) }
     }
 
-    /// How many there are.
+    /// Number of users with a hash.
     #[must_use]
     pub fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Whether there is none.
+    /// Returns true without users.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// The hash that a password of this name is checked against, and whether there is such a user. For a name that nobody
-    /// has it is the hash of somebody, always the same one, so that the time of a check says nothing.
+    /// The part of a user's hash in which it differs from that of another password; `None` for names without a user.
+    #[must_use]
+    pub fn identity(&self, name: &str) -> Option<&[u8]> {
+        self.by_name.get(name).map(|at| self.hashes[*at].identity())
+    }
+
+    /// The hash that a password of this name is checked against, and true if there is such a user. A name without a
+    /// user gets the hash of some user, always the same one, so that the time of a check says nothing.
     pub(super) fn hash(&self, name: &str) -> (PasswordHash, bool) {
         if let Some(at) = self.by_name.get(name) {
             return (self.hashes[*at].clone(), true);

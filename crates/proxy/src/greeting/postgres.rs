@@ -2,14 +2,14 @@
 
 use offramp_net::{Buffer, Socket};
 use offramp_observe::{Cause, Close};
-use offramp_wire::postgres::{self, ACCEPT, DECLINE, Opening, fatal};
-use offramp_wire::{PostgresFault, Step};
+use offramp_wire::postgres::{self, ACCEPT, DECLINE, FirstPacket, fatal};
+use offramp_wire::{ParseStep, PostgresFault};
 
 use crate::failure;
 
-/// What comes after the preamble.
-pub(crate) enum Preamble {
-    /// The client was told that TLS begins now.
+/// The outcome of the preamble.
+pub(crate) enum PostgresGreeting {
+    /// The client has the byte that says that TLS begins now.
     Asked,
     /// The client begins with TLS, or with something that is no PostgreSQL and has a name of its own.
     Direct,
@@ -20,38 +20,42 @@ pub(crate) enum Preamble {
 }
 
 /// Answers until TLS begins. A client may be declined GSSAPI encryption once before.
-pub(crate) async fn preamble(socket: &Socket, buffer: &mut Buffer, clear_cancel: bool) -> Preamble {
+pub(crate) async fn preamble(socket: &Socket, buffer: &mut Buffer, clear_cancel: bool) -> PostgresGreeting {
     let mut declined = false;
     loop {
         let (answer, consumed) = match postgres::peek(buffer.filled()) {
-            Step::Need(_) => match super::more(socket, buffer).await {
+            ParseStep::Need(_) => match super::more(socket, buffer).await {
                 Ok(1..) => continue,
                 Ok(0) if buffer.is_empty() && !declined => return silent(Cause::ClientSilent.into()),
                 Ok(0) => return silent(Cause::HandshakeAbandoned.into()),
                 Err(close) => return silent(close),
             },
-            Step::Done { value: Opening::Tls, .. } | Step::Reject(PostgresFault::NotPostgres) => {
-                return Preamble::Direct;
+            ParseStep::Done { value: FirstPacket::Tls, .. }
+            | ParseStep::Reject(PostgresFault::NotPostgres) => {
+                return PostgresGreeting::Direct;
             }
-            Step::Reject(fault) => return invalid(&fault.to_string()),
-            Step::Done { value: Opening::Cancel, .. } if clear_cancel && !declined => {
+            ParseStep::Reject(fault) => return invalid(&fault.to_string()),
+            ParseStep::Done { value: FirstPacket::Cancel, .. } if clear_cancel && !declined => {
                 return cancel(socket, buffer).await;
             }
-            // Nobody waits for words here.
-            Step::Done { value: Opening::Cancel, .. } => return silent(Cause::TlsRequired.into()),
-            Step::Done { value: Opening::Startup, .. } => {
-                return Preamble::Refused(Cause::TlsRequired.into(), fatal(NOT_ALLOWED, TLS_REQUIRED));
+            // A CancelRequest gets no reply.
+            ParseStep::Done { value: FirstPacket::Cancel, .. } => return silent(Cause::TlsRequired.into()),
+            ParseStep::Done { value: FirstPacket::Startup, .. } => {
+                return PostgresGreeting::Refused(
+                    Cause::TlsRequired.into(),
+                    fatal(NOT_ALLOWED, TLS_REQUIRED),
+                );
             }
-            Step::Done { value: Opening::Gss, .. } if declined => {
+            ParseStep::Done { value: FirstPacket::Gss, .. } if declined => {
                 return invalid("GSSAPI encryption was declined already");
             }
-            Step::Done { value: Opening::Gss, consumed } => {
+            ParseStep::Done { value: FirstPacket::Gss, consumed } => {
                 declined = true;
                 (DECLINE, consumed)
             }
-            Step::Done { value: Opening::Ssl, consumed } => (ACCEPT, consumed),
+            ParseStep::Done { value: FirstPacket::Ssl, consumed } => (ACCEPT, consumed),
         };
-        // Whoever is in the middle could have put them there, to be taken for a part of what TLS protects
+        // An attacker in the middle could have put them there, to be taken for a part of what TLS protects
         // (CVE-2021-23214).
         if buffer.len() > consumed {
             return invalid("bytes in clear came behind the request for encryption");
@@ -61,13 +65,13 @@ pub(crate) async fn preamble(socket: &Socket, buffer: &mut Buffer, clear_cancel:
             return silent(failure::client(&error));
         }
         if answer == ACCEPT {
-            return Preamble::Asked;
+            return PostgresGreeting::Asked;
         }
     }
 }
 
 /// Reads the rest of a CancelRequest. Keys of other lengths are those of clients that use TLS for it.
-async fn cancel(socket: &Socket, buffer: &mut Buffer) -> Preamble {
+async fn cancel(socket: &Socket, buffer: &mut Buffer) -> PostgresGreeting {
     let length = || buffer.filled().first_chunk().map(|length| u32::from_be_bytes(*length));
     if length() != Some(CANCEL_REQUEST as u32) {
         return silent(
@@ -84,19 +88,19 @@ async fn cancel(socket: &Socket, buffer: &mut Buffer) -> Preamble {
     if buffer.len() > CANCEL_REQUEST {
         return silent(Close::from(Cause::PreambleInvalid).with_detail("bytes came behind a CancelRequest"));
     }
-    Preamble::Cancel
+    PostgresGreeting::Cancel
 }
 
-fn silent(close: Close) -> Preamble {
-    Preamble::Refused(close, Vec::new())
+fn silent(close: Close) -> PostgresGreeting {
+    PostgresGreeting::Refused(close, Vec::new())
 }
 
-fn invalid(why: &str) -> Preamble {
+fn invalid(why: &str) -> PostgresGreeting {
     let close = Close::from(Cause::PreambleInvalid).with_detail(why);
-    Preamble::Refused(close, fatal(PROTOCOL_VIOLATION, why))
+    PostgresGreeting::Refused(close, fatal(PROTOCOL_VIOLATION, why))
 }
 
-/// SQLSTATE `invalid_authorization_specification`, as PostgreSQL says where pg_hba.conf lets in nobody without TLS.
+/// SQLSTATE `invalid_authorization_specification`, as PostgreSQL says if pg_hba.conf demands TLS.
 const NOT_ALLOWED: &str = "28000";
 /// A length, a code, the number of a process and a secret, of four bytes each.
 const CANCEL_REQUEST: usize = 16;

@@ -7,17 +7,18 @@ use std::task::{Context, Poll};
 use offramp_net::turn::{Turn, Work};
 use offramp_observe::counters::Direction;
 use offramp_observe::{Cause, Close};
-use offramp_record::{Alert, Layout, Pressure};
+use offramp_record::{Alert, KeyDemand, Layout};
+use offramp_tls::FilledBatch;
 
-use super::{DownEnd, Progress, Relay};
+use super::{DownEnd, Progress, TlsRelay};
 use crate::failure;
+use crate::slots::Scratch;
 use crate::slots::{self, BATCH, SPANS, TAKEN, with_slots};
-use crate::worker::Scratch;
 
 /// By how much the room for the next read grows when a read has filled it.
 const GROWTH: usize = 4;
 
-impl Relay {
+impl TlsRelay {
     /// One step: send what waits, else read, seal and send.
     pub(super) fn poll_down(
         &mut self,
@@ -26,24 +27,15 @@ impl Relay {
         turn: &mut Turn,
     ) -> Result<Progress, Close> {
         let before = self.down.sending.waiting();
-        if before > 0 {
-            let flushed = match self.down.sending.poll_flush(&self.client, cx) {
-                Poll::Ready(Err(error)) => return self.left(&error),
-                flushed => flushed,
-            };
-            let after = self.down.sending.waiting();
-            turn.spend(Work::Bytes(before - after));
-            if after != before {
-                self.moved_ms = offramp_net::clock::coarse_ms();
-            }
-            if flushed.is_pending() {
-                return Ok(Progress::Blocked);
-            }
+        if before > 0
+            && let Some(outcome) = self.flush_down(cx, before, turn)
+        {
+            return outcome;
         }
         if self.down.end != DownEnd::Open {
             return Ok(self.end_down(cx, scratch, turn));
         }
-        if self.session.pressure() != Pressure::None {
+        if self.session.pressure() != KeyDemand::None {
             return self.relieve();
         }
         let now = offramp_net::clock::coarse_ms();
@@ -54,19 +46,9 @@ impl Relay {
         let room = layout.capacity();
         let most = if self.down.taken >= TAKEN { block.len() } else { BATCH };
         match with_slots(&layout, block, 0..room, |slots| self.server.poll_readv(cx, slots)) {
-            Poll::Pending => {
-                self.down.sending.push(&self.client);
-                match self.down.sending.poll_hold(cx) {
-                    Poll::Ready(()) => Ok(Progress::Moved),
-                    Poll::Pending => {
-                        // A client on a Unix socket has what there was: when it reads that is no news.
-                        self.client.pause_writing();
-                        Ok(Progress::Blocked)
-                    }
-                }
-            }
-            // A reset was told to the write that failed; here it looks like an orderly end, which it
-            // must not look like to the client.
+            Poll::Pending => Ok(self.hold_down(cx)),
+            // The write that failed got the reset; here it looks like an orderly end, which it must not look like
+            // to the client.
             Poll::Ready(Ok(0)) if self.up.end.refusal() == Some(ErrorKind::ConnectionReset) => {
                 Err(Cause::ServerReset.into())
             }
@@ -88,6 +70,38 @@ impl Relay {
         }
     }
 
+    /// Sends the `before` bytes that wait. Gives the outcome of the step where they have not all left.
+    fn flush_down(
+        &mut self,
+        cx: &mut Context<'_>,
+        before: usize,
+        turn: &mut Turn,
+    ) -> Option<Result<Progress, Close>> {
+        let flushed = match self.down.sending.poll_flush(&self.client, cx) {
+            Poll::Ready(Err(error)) => return Some(self.left(&error)),
+            flushed => flushed,
+        };
+        let after = self.down.sending.waiting();
+        turn.spend(Work::Bytes(before - after));
+        if after != before {
+            self.moved_ms = offramp_net::clock::coarse_ms();
+        }
+        flushed.is_pending().then_some(Ok(Progress::Blocked))
+    }
+
+    /// Waits for the server.
+    fn hold_down(&mut self, cx: &mut Context<'_>) -> Progress {
+        self.down.sending.push(&self.client);
+        match self.down.sending.poll_hold(cx) {
+            Poll::Ready(()) => Progress::Moved,
+            Poll::Pending => {
+                // Nothing waits for a client on a Unix socket: when it reads, that is no news.
+                self.client.pause_writing();
+                Progress::Blocked
+            }
+        }
+    }
+
     /// Seals `filled` bytes of the slots and sends them; what the client does not take is kept.
     fn send(
         &mut self,
@@ -102,8 +116,8 @@ impl Relay {
         self.worker.counters.records(Direction::ServerToClient, records as u64);
         // What fills its room is followed by more, most of the time.
         let more = filled == layout.capacity();
-        let ends = (&mut self.session, &self.client);
-        match self.down.sending.send(ends, cx, layout, block, filled, more) {
+        let batch = FilledBatch { layout, block, filled, more };
+        match self.down.sending.send(&mut self.session, &self.client, cx, batch) {
             Ok(0) => self.down.taken = self.down.taken.saturating_add(filled),
             // A client that is slower than its server keeps less waiting next time.
             Ok(_) => {
@@ -117,7 +131,7 @@ impl Relay {
 
     /// The sending key is nearly used up.
     fn relieve(&mut self) -> Result<Progress, Close> {
-        if self.session.pressure() == Pressure::Close {
+        if self.session.pressure() == KeyDemand::Close {
             self.tell(Alert::CLOSE_NOTIFY);
             return Err(Cause::SequenceLimit.into());
         }

@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 use offramp_net::Socket;
 use offramp_observe::WorkerCounters;
 use offramp_observe::counters::Direction;
-use offramp_record::Span;
+use offramp_record::PlaintextSpan;
 
 use crate::slots::SPANS;
 
-/// What is left of a buffer when records at its front were opened.
+/// The rest of a buffer when records at its front were opened.
 #[derive(Clone, Copy)]
 pub(super) enum Rest {
     /// From here on, the part of a record that has arrived.
@@ -22,7 +22,7 @@ pub(super) enum Rest {
 }
 
 impl Rest {
-    /// Where it begins in a buffer of `length` bytes, and whether whole records may be in it.
+    /// Offset in a buffer of `length` bytes, and true if whole records may be in it.
     pub(super) fn place(self, length: usize) -> (usize, bool) {
         match self {
             Self::Part(at) => (at, false),
@@ -37,7 +37,7 @@ pub(super) fn write_or_keep(
     to: &Socket,
     cx: &mut Context<'_>,
     buffer: &[u8],
-    spans: &[Span],
+    spans: &[PlaintextSpan],
     kept: &mut Vec<u8>,
 ) -> io::Result<()> {
     let mut written = 0;
@@ -56,7 +56,12 @@ pub(super) fn write_or_keep(
 }
 
 /// One system call for all spans.
-fn write(to: &Socket, cx: &mut Context<'_>, buffer: &[u8], spans: &[Span]) -> Poll<io::Result<usize>> {
+fn write(
+    to: &Socket,
+    cx: &mut Context<'_>,
+    buffer: &[u8],
+    spans: &[PlaintextSpan],
+) -> Poll<io::Result<usize>> {
     if let [span] = spans {
         return to.poll_write(cx, span.of(buffer));
     }

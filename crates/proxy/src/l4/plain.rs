@@ -9,45 +9,51 @@ use std::task::{Context, Poll};
 use offramp_net::Socket;
 use offramp_net::turn::{self, Turn, Work};
 use offramp_observe::counters::Direction;
-use offramp_observe::facts::Traffic;
+use offramp_observe::facts::ByteCounts;
 use offramp_observe::{Cause, Close};
 use tokio::time::Sleep;
 
-use super::{Farewell, Farewells, Outcome, Progress, RelayBounds, Waiting, drive, poll_alarm};
+use super::{BlockedSides, Farewell, Farewells, Progress, RelayBounds, RelayOutcome, drive, poll_alarm};
 use crate::failure;
-use crate::live::table::Place;
-use crate::worker::Worker;
-use flow::{Flow, Tools};
+use crate::live::table::LiveSlotId;
+use crate::resources::Resources;
+use flow::{PlainFlow, Tools};
 
 /// The most that one read takes.
 const READ: usize = 128 * 1024;
 
 /// A relay of bytes as they come.
-pub(crate) struct Plain {
-    worker: Rc<Worker>,
+pub(crate) struct PlainRelay {
+    worker: Rc<Resources>,
     /// Its place among the worker's connections.
-    live: Place,
+    live: LiveSlotId,
     client: Socket,
     server: Socket,
-    up: Flow,
-    down: Flow,
-    /// What the event will say where both directions end in order.
+    up: PlainFlow,
+    down: PlainFlow,
+    /// The cause of the end where both directions end in order.
     first: Option<Cause>,
-    /// When something last moved, in milliseconds of the coarse clock.
+    /// The time at which a byte last moved, in milliseconds of the coarse clock.
     moved_ms: u64,
 }
 
-impl Plain {
+/// The two sides of a relay of bytes that pass as they are.
+pub(crate) struct PlainEnds {
+    pub(crate) client: Socket,
+    pub(crate) server: Socket,
+}
+
+impl PlainRelay {
     /// A relay that has moved nothing yet; `early` is what the client has sent already.
     pub(crate) fn new(
-        worker: Rc<Worker>,
-        live: Place,
-        (client, server): (Socket, Socket),
+        worker: Rc<Resources>,
+        live: LiveSlotId,
+        PlainEnds { client, server }: PlainEnds,
         early: Vec<u8>,
     ) -> Box<Self> {
-        let up = Flow::beginning_with(early);
+        let up = PlainFlow::beginning_with(early);
         worker.counters.bytes_relayed(Direction::ClientToServer, up.moved);
-        let (down, moved_ms) = (Flow::default(), offramp_net::clock::coarse_ms());
+        let (down, moved_ms) = (PlainFlow::default(), offramp_net::clock::coarse_ms());
         Box::new(Self { worker, live, client, server, up, down, first: None, moved_ms })
     }
 
@@ -65,12 +71,12 @@ impl Plain {
         polled
     }
 
-    fn traffic(&self) -> Traffic {
-        Traffic { from_client: self.up.moved, to_client: self.down.moved }
+    fn traffic(&self) -> ByteCounts {
+        ByteCounts { from_client: self.up.moved, to_client: self.down.moved }
     }
 
-    /// What is left to do.
-    pub(crate) fn finish(self: Box<Self>, close: Close) -> Outcome {
+    /// Ends the relay with `close`.
+    pub(crate) fn finish(self: Box<Self>, close: Close) -> RelayOutcome {
         let traffic = self.traffic();
         let Self { worker, client, server, up, down, .. } = *self;
         let mut farewells = Farewells::default();
@@ -87,7 +93,7 @@ impl Plain {
             up.give_up(&worker.pipes);
             down.give_up(&worker.pipes);
         }
-        Outcome { close, traffic, farewells: farewells.due() }
+        RelayOutcome { close, traffic, farewells: farewells.due() }
     }
 
     fn poll(
@@ -128,13 +134,13 @@ impl Plain {
         if self.moved() > before || self.up.waiting() + self.down.waiting() < kept {
             self.moved_ms = offramp_net::clock::coarse_ms();
         }
-        let waiting = Waiting { server: self.up.waiting() > 0, client: self.down.waiting() > 0 };
+        let waiting = BlockedSides { server: self.up.waiting() > 0, client: self.down.waiting() > 0 };
         poll_alarm(cx, alarm, bounds, self.moved_ms, waiting, [&self.client, &self.server])
     }
 
-    /// Takes interest away from a sender whose bytes nobody takes. While the server takes no more, each packet of the
-    /// client would wake the worker for nothing. Where the client takes no more, and was blocked before, it was the
-    /// server that woke this task, for nothing.
+    /// Takes interest away from a sender while its receiver takes nothing. While the server takes no more, each
+    /// packet of the client would wake the worker for nothing. If the client takes no more, and was blocked before,
+    /// it was the server that woke this task, for nothing.
     fn pause(&self, before: [(usize, u64); 2]) {
         if self.up.waiting() > 0 {
             self.client.pause_reading();
@@ -144,12 +150,12 @@ impl Plain {
         }
     }
 
-    /// How many bytes were read, both ways, those that were dropped among them.
+    /// Bytes that were read, both ways, dropped ones included.
     fn taken(&self) -> u64 {
         self.moved() + self.up.dropped + self.down.dropped
     }
 
-    /// How many bytes were read to be passed on, both ways.
+    /// Bytes that were read to be passed on, both ways.
     fn moved(&self) -> u64 {
         self.up.moved + self.down.moved
     }

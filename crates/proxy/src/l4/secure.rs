@@ -17,66 +17,69 @@ use std::task::{Context, Poll, Waker};
 use offramp_net::turn::{self, Turn};
 use offramp_net::{Buffer, Socket};
 use offramp_observe::counters::Direction;
-use offramp_observe::facts::Traffic;
+use offramp_observe::facts::ByteCounts;
 use offramp_observe::{Cause, Close};
 use offramp_record::Alert;
 use offramp_tls::client::Secured;
-use offramp_tls::{Sending, Session};
+use offramp_tls::{Sending, TlsSession};
 use tokio::time::Sleep;
 
-use self::flow::{Flow, FlowEnd};
-use super::{Farewell, Farewells, Outcome, Progress, RelayBounds, Waiting, drive, poll_alarm, steps};
-use crate::live::table::Place;
-use crate::worker::Worker;
+use self::flow::{FlowEnd, SecureFlow};
+use super::{
+    BlockedSides, Farewell, Farewells, Progress, RelayBounds, RelayOutcome, drive, poll_alarm, steps,
+};
+use crate::live::table::LiveSlotId;
+use crate::resources::Resources;
+use crate::slots::Scratch;
 
-/// What such a relay is made of.
+/// The parts of a relay to a server that speaks TLS.
 pub(crate) struct SecureEnds {
     pub(crate) client: Socket,
     /// The client's TLS and the way to it, where tickets may be held back; `None`: it speaks plain text.
-    pub(crate) session: Option<(Session, Sending)>,
-    /// What the client sent already.
+    pub(crate) session: Option<(TlsSession, Sending)>,
+    /// Bytes that the client has sent already.
     pub(crate) early: Buffer,
-    /// How the client refused its tickets, where it had left already.
+    /// The error of a client that had left before it got its tickets.
     pub(crate) left: Option<io::ErrorKind>,
     pub(crate) server: Socket,
     pub(crate) secured: Box<Secured>,
 }
 
-/// One side.
+/// One side of a relay, with its records.
 struct Side {
     socket: Socket,
-    tls: Option<Tls>,
+    tls: Option<TlsSide>,
     /// Plaintext that a plain side has not taken yet.
     kept: Vec<u8>,
 }
 
 /// The TLS of one side.
-struct Tls {
-    session: Session,
+struct TlsSide {
+    session: TlsSession,
     sending: Sending,
     /// Ciphertext that is not opened yet.
     sealed: Vec<u8>,
-    /// Whether `sealed` may hold whole records, so that it is opened before more is read.
+    /// `sealed` may hold whole records, which are opened before more is read.
     unopened: bool,
 }
 
-impl Tls {
-    fn new(session: Session, sending: Sending, sealed: Vec<u8>) -> Self {
+impl TlsSide {
+    fn new(session: TlsSession, sending: Sending, sealed: Vec<u8>) -> Self {
         Self { session, sending, unopened: !sealed.is_empty(), sealed }
     }
 
     /// Seals all of `rest` behind what waits, which copies it.
     fn seal(&mut self, mut rest: &[u8]) {
         while !rest.is_empty() {
-            let room = (usize::MAX, usize::MAX);
-            let sealed = self.sending.seal(&mut self.session, std::iter::once(rest), room);
+            let once = std::iter::once(rest);
+            let sealed = self.sending.seal(&mut self.session, once, usize::MAX, usize::MAX);
             rest = &rest[sealed..];
         }
     }
 }
 
 impl Side {
-    /// How many bytes wait because this side takes no more.
+    /// Bytes that wait because this side takes no more.
     fn waiting(&self) -> usize {
         self.kept.len() + self.tls.as_ref().map_or(0, |tls| tls.sending.waiting())
     }
@@ -108,7 +111,7 @@ impl Side {
 
     /// Seals an alert behind what waits; a plain side knows none.
     fn alert(&mut self, alert: Alert) {
-        if let Some(Tls { session, sending, .. }) = &mut self.tls {
+        if let Some(TlsSide { session, sending, .. }) = &mut self.tls {
             sending.alert(session, alert);
         }
     }
@@ -120,31 +123,31 @@ impl Side {
 
 /// A relay to a server that speaks TLS.
 pub(crate) struct Secure {
-    worker: Rc<Worker>,
+    worker: Rc<Resources>,
     /// Its place among the worker's connections.
-    live: Place,
+    live: LiveSlotId,
     client: Side,
     server: Side,
-    up: Flow,
-    down: Flow,
-    /// When something last moved, in milliseconds of the coarse clock.
+    up: SecureFlow,
+    down: SecureFlow,
+    /// The time at which a byte last moved, in milliseconds of the coarse clock.
     moved_ms: u64,
-    /// What the event will say where both directions end in order.
+    /// The cause of the end where both directions end in order.
     first_end: Option<Cause>,
-    /// Whether a client in plain text is reset at once, and gets nothing of what still waits for it: a FIN behind that
+    /// A client in plain text is reset at once, and gets nothing of what still waits for it: a FIN behind that
     /// would look like the end of the stream.
     cuts_client: bool,
 }
 
 impl Secure {
     /// A relay that has moved nothing yet.
-    pub(crate) fn new(worker: Rc<Worker>, live: Place, ends: SecureEnds) -> Box<Self> {
+    pub(crate) fn new(worker: Rc<Resources>, live: LiveSlotId, ends: SecureEnds) -> Box<Self> {
         let SecureEnds { client, session, early, left, server, secured } = ends;
         let Secured { session: ours, early: answer, record_size, .. } = *secured;
-        let mut towards = Tls::new(ours, Sending::new(record_size, Vec::new()), answer.filled().to_vec());
-        let (mut up, mut down) = (Flow::default(), Flow::default());
+        let mut towards = TlsSide::new(ours, Sending::new(record_size, Vec::new()), answer.filled().to_vec());
+        let (mut up, mut down) = (SecureFlow::default(), SecureFlow::default());
         let tls = match session {
-            Some((session, sending)) => Some(Tls::new(session, sending, early.filled().to_vec())),
+            Some((session, sending)) => Some(TlsSide::new(session, sending, early.filled().to_vec())),
             None => {
                 towards.seal(early.filled());
                 up.moved = early.len() as u64;
@@ -182,8 +185,8 @@ impl Secure {
         polled
     }
 
-    fn traffic(&self) -> Traffic {
-        Traffic { from_client: self.up.moved, to_client: self.down.moved }
+    fn traffic(&self) -> ByteCounts {
+        ByteCounts { from_client: self.up.moved, to_client: self.down.moved }
     }
 
     fn poll(
@@ -201,26 +204,8 @@ impl Secure {
         let mut scratch = worker.scratch.borrow_mut();
         let kept = (self.server.waiting(), self.client.waiting());
         let moved = self.down.moved;
-        let mut turn = Turn::default();
-        let both = steps(&mut turn, |turn| self.step(Direction::ClientToServer, cx, &mut scratch, turn))
-            .and_then(|up| {
-                Ok((
-                    up,
-                    steps(&mut turn, |turn| self.step(Direction::ServerToClient, cx, &mut scratch, turn))?,
-                ))
-            });
+        let both = self.step_both(cx, &mut scratch, kept.0);
         drop(scratch);
-        // The server may have asked for an answer to a key update, which nobody has sent yet.
-        let both = both.map(|both| {
-            if kept.0 == 0 && self.server.waiting() > 0 && both.0 != Progress::Moved {
-                let up = match self.server.poll_flush(cx) {
-                    Poll::Ready(_) => Progress::Moved,
-                    Poll::Pending => Progress::Blocked,
-                };
-                return (up, both.1);
-            }
-            both
-        });
         match both {
             Err(close) => Poll::Ready(self.verdict(close)),
             Ok((Progress::Done, Progress::Done)) => {
@@ -243,11 +228,32 @@ impl Secure {
                     self.server.socket.pause_reading();
                 }
                 let waiting =
-                    Waiting { server: self.server.waiting() > 0, client: self.client.waiting() > 0 };
+                    BlockedSides { server: self.server.waiting() > 0, client: self.client.waiting() > 0 };
                 let sockets = [&self.client.socket, &self.server.socket];
                 poll_alarm(cx, alarm, bounds, self.moved_ms, waiting, sockets)
             }
         }
+    }
+
+    /// Takes steps in both directions. `kept` bytes waited for the server before.
+    fn step_both(
+        &mut self,
+        cx: &mut Context<'_>,
+        scratch: &mut Scratch,
+        kept: usize,
+    ) -> Result<(Progress, Progress), Close> {
+        let mut turn = Turn::default();
+        let up = steps(&mut turn, |turn| self.step(Direction::ClientToServer, cx, scratch, turn))?;
+        let down = steps(&mut turn, |turn| self.step(Direction::ServerToClient, cx, scratch, turn))?;
+        // The server may have asked for an answer to a key update, which was not sent yet.
+        if kept == 0 && self.server.waiting() > 0 && up != Progress::Moved {
+            let up = match self.server.poll_flush(cx) {
+                Poll::Ready(_) => Progress::Moved,
+                Poll::Pending => Progress::Blocked,
+            };
+            return Ok((up, down));
+        }
+        Ok((up, down))
     }
 
     /// Neither side may take the break of the other for an orderly end.
@@ -276,8 +282,8 @@ impl Secure {
         }
     }
 
-    /// What is left to do.
-    pub(crate) fn finish(mut self: Box<Self>, close: Close) -> Outcome {
+    /// Ends the relay with `close`.
+    pub(crate) fn finish(mut self: Box<Self>, close: Close) -> RelayOutcome {
         let old = close.cause == Cause::MaxAge;
         if old || matches!(close.cause, Cause::IdleTimeout | Cause::Drain | Cause::ClosedByOperator) {
             if !self.down.is_silent() {
@@ -311,6 +317,6 @@ impl Secure {
             server: listens
                 .then_some(Farewell { socket: server, pending: if old { unsent } else { Vec::new() } }),
         };
-        Outcome { close, traffic, farewells: farewells.due() }
+        RelayOutcome { close, traffic, farewells: farewells.due() }
     }
 }

@@ -6,16 +6,16 @@ use std::task::{Context, Poll};
 use offramp_net::turn::{Turn, Work};
 use offramp_observe::counters::Direction;
 use offramp_observe::{Cause, Close};
-use offramp_record::Span;
-use offramp_tls::{End, Received};
+use offramp_record::PlaintextSpan;
+use offramp_tls::{ReceiveAction, TlsClosure};
 
 use super::opened::{Rest, note_key_update, write_or_keep};
-use super::{DownEnd, Progress, Relay, UpEnd, flush};
+use super::{DownEnd, Progress, TlsRelay, UpEnd, flush};
 use crate::failure;
 use crate::slots::BLOCK;
-use crate::worker::Scratch;
+use crate::slots::Scratch;
 
-impl Relay {
+impl TlsRelay {
     /// One step: send what waits, else open what is kept, else read.
     pub(super) fn poll_up(
         &mut self,
@@ -115,7 +115,7 @@ impl Relay {
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut [u8],
-        spans: &mut [Span],
+        spans: &mut [PlaintextSpan],
         turn: &mut Turn,
     ) -> Result<Rest, Close> {
         let mut at = 0;
@@ -130,21 +130,21 @@ impl Relay {
             let silent = self.down.end.is_silent();
             let received = self.session.receive(opened.event, &mut self.down.sending, silent);
             match received.map_err(|error| Close::from(Cause::Internal).with_detail(&error.to_string()))? {
-                Received::Incomplete => return Ok(Rest::Part(at)),
-                Received::More => {}
-                Received::KeyUpdate { answered } => {
+                ReceiveAction::Incomplete => return Ok(Rest::Part(at)),
+                ReceiveAction::More => {}
+                ReceiveAction::KeyUpdate { answered } => {
                     turn.spend(Work::KeyUpdate { answered });
                     note_key_update(&self.worker.counters, Direction::ClientToServer, answered);
                 }
-                Received::End(End::CloseNotify) => {
+                ReceiveAction::End(TlsClosure::CloseNotify) => {
                     self.ended(Cause::ClientClosed);
                     self.up.end = UpEnd::Ended;
                     return Ok(Rest::Nothing);
                 }
-                Received::End(End::PeerAlert(alert)) => {
+                ReceiveAction::End(TlsClosure::PeerAlert(alert)) => {
                     return Err(failure::received(Cause::AlertReceived, alert));
                 }
-                Received::End(End::Fault(fault)) => return Err(failure::record(fault)),
+                ReceiveAction::End(TlsClosure::Fault(fault)) => return Err(failure::record(fault)),
             }
             if !delivered || turn.is_over() {
                 return Ok(Rest::Records(at));
@@ -182,7 +182,7 @@ impl Relay {
         &mut self,
         cx: &mut Context<'_>,
         buffer: &[u8],
-        spans: &[Span],
+        spans: &[PlaintextSpan],
         turn: &mut Turn,
     ) -> Result<bool, Close> {
         if spans.is_empty() {

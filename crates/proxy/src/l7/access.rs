@@ -1,6 +1,6 @@
-//! Who may enter: what is checked of a request between its route and what the route does.
+//! Access: the checks of a request between its route and the action of the route.
 //!
-//! The order is that of `docs/access.md`. Addresses are checked first ([`admits_address`]), for that costs nothing. What
+//! The order is that of `docs/how-to/access.md`. Addresses are checked first ([`admits_address`]), for that costs nothing. What
 //! costs more, or waits, comes last ([`Checking`]): names and passwords ([`basic`]), tokens ([`jwt`]), then
 //! authentication servers ([`forward_auth`]). Whatever cannot be checked is refused.
 
@@ -15,18 +15,18 @@ use http::{HeaderName, Method};
 use offramp_http::head::{self, Fields, Response};
 use offramp_http::semantics::protected;
 use offramp_http::semantics::variables::NoValues;
-use offramp_observe::Cause;
 use offramp_upstream::ServerBody;
 
-use super::answer::Refusal;
-use super::body::{ClientBody, Reply};
-use super::exchange::{Outcome, RequestContext};
+use super::answer::ErrorReply;
+use super::body::{ClientBody, ReplyContent};
+use super::exchange::{FoundRoute, RequestContext, RequestOutcome};
 use super::inbound::Inbound;
-use super::record::RecordGuard;
 use super::session::Session;
-use crate::snapshot::http::{Access, Http, HttpRoute};
+use super::spelling;
+use crate::snapshot::http::Access;
+use forward_auth::AccessQuestion;
 
-/// Whether clients with this address may enter, or may show that they may.
+/// Clients with this address may enter, or may authenticate.
 pub(crate) fn admits_address(access: &Access, client: Option<IpAddr>) -> bool {
     access.any || is_admitted(access, client)
 }
@@ -35,7 +35,7 @@ fn is_admitted(access: &Access, client: Option<IpAddr>) -> bool {
     access.addresses.as_ref().is_none_or(|rules| rules.admits(client))
 }
 
-/// Whether a request of a client with this address has to show something. Where one rule is enough, an address is one only if
+/// A request of a client with this address has to be authenticated. Where one rule is enough, an address is one only if
 /// it is allowed by name: not to be denied is no reason to enter.
 pub(crate) fn asks(access: &Access, client: Option<IpAddr>) -> bool {
     let rules = access.basic.is_some() || access.jwt.is_some() || access.forward.is_some();
@@ -43,19 +43,17 @@ pub(crate) fn asks(access: &Access, client: Option<IpAddr>) -> bool {
     rules && !(access.any && is_allowed())
 }
 
-/// A request that is not let in before it was checked; what it needs then is kept.
+/// A request that enters when its client was authenticated, with the parts that it needs then.
 pub(crate) struct Checking<'e> {
-    pub(crate) http: &'e Http,
-    pub(crate) route: &'e HttpRoute,
+    pub(crate) found: FoundRoute<'e>,
     pub(crate) body: Inbound,
     pub(crate) protocol: Option<Box<[u8]>>,
-    pub(crate) record_guard: RecordGuard,
 }
 
 /// The fields that servers get because of a check.
 pub(crate) type Grant = Vec<(HeaderName, Vec<u8>)>;
 
-/// What follows from the checks of a request.
+/// The outcome of the checks of a request.
 #[derive(Default)]
 pub(crate) struct Granted {
     /// The fields that servers get.
@@ -64,36 +62,33 @@ pub(crate) struct Granted {
     cookies: Vec<Vec<u8>>,
 }
 
-/// Why a request is not let in.
+/// The denial of a request.
 pub(crate) enum Denied {
-    /// We refuse it.
-    Refused(Refusal),
+    /// A refusal of our own.
+    Refused(ErrorReply),
     /// An authentication server answers it.
     Answered(Box<Response<ServerBody<ClientBody>>>),
 }
 
-impl From<Refusal> for Denied {
-    fn from(refusal: Refusal) -> Self {
+impl From<ErrorReply> for Denied {
+    fn from(refusal: ErrorReply) -> Self {
         Self::Refused(refusal)
     }
 }
 
 impl Denied {
-    /// What the client gets.
-    pub(crate) fn outcome(self, request: &head::Request, record_guard: RecordGuard) -> Outcome {
-        let response = match self {
-            Self::Refused(refusal) => return Err((refusal, record_guard)),
-            Self::Answered(response) => response,
-        };
-        record_guard.0.answered(response.status.as_u16());
-        Ok(response.map(|body| {
-            if request.method != Method::HEAD {
-                return Reply::bounded(body, forward_auth::RESPONSE_MAX, record_guard);
-            }
+    /// The outcome of the request.
+    pub(crate) fn outcome(self, request: &head::Request) -> RequestOutcome {
+        match self {
+            Self::Refused(refusal) => Err(refusal),
             // The server was asked by GET, so that there may be a body.
-            record_guard.0.end(Cause::Completed);
-            Reply::nothing()
-        }))
+            Self::Answered(response) if request.method == Method::HEAD => {
+                Ok(response.map(|_| ReplyContent::Empty))
+            }
+            Self::Answered(response) => {
+                Ok(response.map(|body| ReplyContent::bounded(body, forward_auth::RESPONSE_MAX)))
+            }
+        }
     }
 }
 
@@ -106,7 +101,7 @@ impl Checking<'_> {
         request: &head::Request,
     ) -> Result<(), Denied> {
         let mut granted = Granted::default();
-        let access = &self.route.access;
+        let access = &self.found.route.access;
         let mut is_enough = false;
         match self.shown(session, context, &request.fields).await {
             Some(Ok(fields)) => {
@@ -121,9 +116,16 @@ impl Checking<'_> {
         if let Some(auth) = &access.forward
             && !is_enough
         {
-            let (fields, cookies) = forward_auth::check(session, context, (auth, access), request).await?;
+            let question = AccessQuestion { auth, access, request, path: request.normal_path() };
+            let (fields, cookies) = forward_auth::check(session, context, question).await?;
             granted.fields.extend(fields);
             granted.cookies = cookies;
+            for path in spelling::judged_besides(self.found.route, request) {
+                let question = AccessQuestion { auth, access, request, path: &path };
+                let (_, cookies) = Box::pin(forward_auth::check(session, context, question)).await?;
+                // The session that was renewed last is the one that lasts.
+                granted.cookies = Some(cookies).filter(|more| !more.is_empty()).unwrap_or(granted.cookies);
+            }
         }
         // A request is checked once.
         let _ = context.extras().granted.set(granted);
@@ -136,8 +138,8 @@ impl Checking<'_> {
         session: &Rc<Session>,
         context: &RequestContext,
         fields: &Fields,
-    ) -> Option<Result<Grant, Refusal>> {
-        let access = &self.route.access;
+    ) -> Option<Result<Grant, ErrorReply>> {
+        let access = &self.found.route.access;
         // A route has one of them.
         if let Some(basic) = &access.basic {
             return Some(basic::check(session, context, basic, fields).await);

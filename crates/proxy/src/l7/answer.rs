@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode};
 use offramp_http::Http1Fault;
 use offramp_http::head::{Known, KnownSet, Response};
-use offramp_http::semantics::accept::{self, Form};
+use offramp_http::semantics::accept::{self, MessageFormat};
 use offramp_observe::{Cause, Close};
 
 use crate::snapshot::http::Respond;
@@ -17,12 +17,12 @@ use crate::snapshot::pages::ErrorPages;
 
 mod page;
 
-/// Why a request is answered by us.
+/// A request that is answered with an error of our own.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ErrorReply {
     /// The status of the answer.
     pub(crate) status: StatusCode,
-    /// What the event says.
+    /// The end in the event.
     pub(crate) close: Close,
     /// In how many seconds it may be tried again.
     pub(crate) retry_after: Option<u32>,
@@ -30,7 +30,7 @@ pub(crate) struct Refusal {
     pub(crate) field: Option<Box<(&'static [u8], String)>>,
 }
 
-impl Refusal {
+impl ErrorReply {
     pub(crate) fn new(status: StatusCode, close: impl Into<Close>) -> Self {
         Self { status, close: close.into(), retry_after: None, field: None }
     }
@@ -41,7 +41,7 @@ impl Refusal {
         self
     }
 
-    /// What the guard refused.
+    /// The refusal of a request by the guard.
     pub(crate) fn fault(fault: Http1Fault) -> Self {
         let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::BAD_REQUEST);
         let cause = match status {
@@ -54,13 +54,13 @@ impl Refusal {
 }
 
 /// The form in which a client wants errors (RFC 9110 §12.5.1).
-pub(crate) fn form<'a>(accept: impl IntoIterator<Item = &'a [u8]>) -> Form {
+pub(crate) fn form<'a>(accept: impl IntoIterator<Item = &'a [u8]>) -> MessageFormat {
     accept::form(accept)
 }
 
 /// The media type and the body for an error with this status, of the request with this id.
 pub(crate) fn body(
-    form: Form,
+    form: MessageFormat,
     status: StatusCode,
     id: &str,
     pages: Option<&ErrorPages>,
@@ -73,7 +73,12 @@ pub(crate) fn body(
 }
 
 /// The response that tells a client of an error.
-pub(crate) fn error(refusal: &Refusal, form: Form, id: &str, pages: Option<&ErrorPages>) -> Response<Bytes> {
+pub(crate) fn error(
+    refusal: &ErrorReply,
+    form: MessageFormat,
+    id: &str,
+    pages: Option<&ErrorPages>,
+) -> Response<Bytes> {
     let (kind, body) = body(form, refusal.status, id, pages);
     let mut response = Response::new(refusal.status, body);
     let fields = &mut response.fields;
@@ -89,9 +94,9 @@ pub(crate) fn error(refusal: &Refusal, form: Form, id: &str, pages: Option<&Erro
     response
 }
 
-/// The bytes of [`error`] for a client whose request was never served; the connection is closed after it.
-pub(crate) fn written_error(refusal: &Refusal, id: &str) -> Vec<u8> {
-    let response = error(refusal, Form::Text, id, None);
+/// The bytes of [`error`] for a request that was never served; the connection is closed after it.
+pub(crate) fn written_error(refusal: &ErrorReply, id: &str) -> Vec<u8> {
+    let response = error(refusal, MessageFormat::Text, id, None);
     let status = refusal.status;
     let reason = status.canonical_reason().unwrap_or("Error");
     let mut out = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
@@ -135,16 +140,16 @@ mod tests {
 
     #[test]
     fn errors_carry_the_id_and_nothing_else() {
-        let refusal = Refusal {
+        let refusal = ErrorReply {
             status: StatusCode::TOO_MANY_REQUESTS,
             close: Close::from(Cause::TooManyRequests).with_detail("secret"),
             retry_after: Some(3),
             field: None,
         };
-        let text = error(&refusal, Form::Text, "id-1", None);
+        let text = error(&refusal, MessageFormat::Text, "id-1", None);
         assert_eq!(&text.body[..], b"429 Too Many Requests\nrequest id-1\n");
         assert_eq!(text.fields.named(b"retry-after").collect::<Vec<_>>(), [b"3"]);
-        let json = error(&refusal, Form::Json, "id-1", None);
+        let json = error(&refusal, MessageFormat::Json, "id-1", None);
         assert_eq!(
             &json.body[..],
             b"{\"status\":429,\"error\":\"Too Many Requests\",\"request_id\":\"id-1\"}\n"
@@ -158,7 +163,7 @@ mod tests {
     #[test]
     fn faults_have_statuses_and_causes() {
         let of = |fault| {
-            let refusal = Refusal::fault(fault);
+            let refusal = ErrorReply::fault(fault);
             (refusal.status.as_u16(), refusal.close.cause)
         };
         assert_eq!(of(Http1Fault::BothLengths), (400, Cause::BadRequest));

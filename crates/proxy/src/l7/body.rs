@@ -19,47 +19,47 @@ use offramp_observe::{Cause, Close};
 use offramp_upstream::{Lent, PieceWriter, RequestBody};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::answer::Refusal;
+use super::answer::ErrorReply;
 use super::inbound::Inbound;
-use super::intake::{GuardState, Stop};
+use super::intake::{GuardState, ReadStop};
 use super::interim::Interim;
 use super::mirror::RequestCopy;
 use super::paced::PacedUpload;
-use super::record::Record;
+use super::record::RequestRecord;
 use crate::snapshot::Bandwidth;
 
-pub(crate) use reply::Reply;
+pub(crate) use reply::{Reply, ReplyContent};
 
-/// How long a body may come slowly before its rate is looked at.
+/// The time for which a body may come slowly before its rate is looked at.
 const GRACE: Duration = Duration::from_secs(10);
-/// How often a slow body's rate is looked at.
+/// The interval at which a slow body's rate is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// The longest wait for the first content of unknown length over HTTP/2, in which most clients say that there is none.
 const FIRST: Duration = Duration::from_millis(500);
-/// How long a server may take to ask for a body whose client waits to be asked; then it is asked for
-/// anyway, because servers that know nothing of `Expect` never ask (RFC 9110 §10.1.1).
+/// Time for a server to ask for a body with `Expect`; then it is asked for anyway, because servers that know
+/// nothing of `Expect` never ask (RFC 9110 §10.1.1).
 const ASK: Duration = Duration::from_secs(1);
 
 /// The error of bodies; what it stands for is in the request's record.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What bounds the body of a request.
+/// The bounds of the body of a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Bounds {
-    /// Between two pieces.
+pub(crate) struct UploadLimits {
+    /// Maximum time between two pieces.
     pub(crate) timeout: Duration,
     /// Bytes per second; 0: any.
     pub(crate) rate: u64,
-    /// Bytes in all.
+    /// Maximum length in bytes.
     pub(crate) most: Option<u64>,
 }
 
 /// The body of a request. Most have none, and cost nothing.
-pub(crate) struct ClientBody(Content);
+pub(crate) struct ClientBody(ClientContent);
 
-enum Content {
+enum ClientContent {
     None,
-    Upload(Box<Upload>),
+    Upload(Box<PolicedUpload>),
     /// The same on a route with a bandwidth.
     Paced(Box<PacedUpload>),
     /// It has come already: a copy.
@@ -67,32 +67,32 @@ enum Content {
 }
 
 /// A body that comes.
-pub(crate) struct Upload {
+pub(crate) struct PolicedUpload {
     incoming: Inbound,
-    record: Rc<Record>,
-    bounds: Bounds,
+    record: Rc<RequestRecord>,
+    bounds: UploadLimits,
     /// The guard before the connection, where it is HTTP/1.
     guard_state: Option<Rc<GuardState>>,
     /// The fields that its trailers must not have, by the route that the request was given when it began.
     trailers: Option<Arc<TrailerRules>>,
-    /// What another server gets too.
+    /// The copy for another server.
     copy: Option<RequestCopy>,
-    /// Where the client waits to be asked for the body.
+    /// The interim responses by which the client is asked for the body, if it waits for that.
     unasked: Option<Arc<Interim>>,
     alarm: Option<Pin<Box<Sleep>>>,
     /// Since when the client has been waited for, in milliseconds of the coarse clock; 0 while it is not.
     waiting: u64,
-    /// How long it was waited for in all, in milliseconds.
+    /// Time for which it was waited for in all, in milliseconds.
     waited: u64,
 }
 
 impl ClientBody {
-    pub(crate) fn new(incoming: Inbound, record: Rc<Record>, bounds: Bounds) -> Self {
+    pub(crate) fn new(incoming: Inbound, record: Rc<RequestRecord>, bounds: UploadLimits) -> Self {
         let empty = incoming.is_end_stream();
         if empty {
-            return Self(Content::None);
+            return Self(ClientContent::None);
         }
-        Self(Content::Upload(Box::new(Upload {
+        Self(ClientContent::Upload(Box::new(PolicedUpload {
             incoming,
             record,
             bounds,
@@ -108,19 +108,19 @@ impl ClientBody {
 
     /// A body that has come already.
     pub(crate) fn whole(body: Bytes) -> Self {
-        Self(if body.is_empty() { Content::None } else { Content::Whole(Box::new(body)) })
+        Self(if body.is_empty() { ClientContent::None } else { ClientContent::Whole(Box::new(body)) })
     }
 
     /// Has `copy` grow with what comes, and leave at the end of it.
     pub(crate) fn copy_to(&mut self, copy: RequestCopy) {
-        if let Content::Upload(upload) = &mut self.0 {
+        if let ClientContent::Upload(upload) = &mut self.0 {
             upload.copy = Some(copy);
         }
     }
 
-    /// The same body, whose trailers have none of these fields.
+    /// The same body, without these fields in its trailers.
     pub(crate) fn without_trailers(mut self, rules: Option<&Arc<TrailerRules>>) -> Self {
-        if let Content::Upload(upload) = &mut self.0 {
+        if let ClientContent::Upload(upload) = &mut self.0 {
             upload.trailers = rules.cloned();
         }
         self
@@ -128,7 +128,7 @@ impl ClientBody {
 
     /// The same body behind a guard; `unasked` where the client waits for `100 Continue`.
     pub(crate) fn behind(mut self, guard_state: &Rc<GuardState>, unasked: Option<&Arc<Interim>>) -> Self {
-        if let Content::Upload(upload) = &mut self.0 {
+        if let ClientContent::Upload(upload) = &mut self.0 {
             upload.guard_state = Some(Rc::clone(guard_state));
             upload.unasked = unasked.cloned();
         }
@@ -138,13 +138,15 @@ impl ClientBody {
     /// The same body, of which no more passes than may.
     pub(crate) fn paced(self, bandwidth: &Bandwidth) -> Self {
         Self(match self.0 {
-            Content::Upload(upload) => Content::Paced(Box::new(PacedUpload::new(upload, bandwidth))),
+            ClientContent::Upload(upload) => {
+                ClientContent::Paced(Box::new(PacedUpload::new(upload, bandwidth)))
+            }
             content => content,
         })
     }
 }
 
-impl Upload {
+impl PolicedUpload {
     /// Waits, for [`FIRST`] at the most, until it is known if there is any content.
     pub(crate) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.incoming.poll_begun(cx).is_pending() {
@@ -158,7 +160,7 @@ impl Upload {
     }
 
     /// The request that it belongs to.
-    pub(crate) fn record(&self) -> &Rc<Record> {
+    pub(crate) fn record(&self) -> &Rc<RequestRecord> {
         &self.record
     }
 
@@ -167,12 +169,12 @@ impl Upload {
         self.incoming.set_apart();
     }
 
-    /// Whether nothing is to come.
+    /// Nothing is to come.
     pub(crate) fn is_end_stream(&self) -> bool {
         self.incoming.is_end_stream()
     }
 
-    /// How many bytes of data are to come, where that is known.
+    /// The bytes of data that are to come, where that is known.
     pub(crate) fn length(&self) -> Option<u64> {
         self.incoming.length()
     }
@@ -260,7 +262,7 @@ impl Upload {
         }
     }
 
-    /// Whether the body may be asked for.
+    /// The body may be asked for.
     fn poll_asked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(interim) = &self.unasked else { return Poll::Ready(()) };
         if !interim.may_read() {
@@ -276,7 +278,9 @@ impl Upload {
 
     fn arrived(&mut self, n: usize) -> Option<Cause> {
         self.record.received(n);
-        if self.waiting > 0 {
+        if self.is_conversation() {
+            self.waiting = 0;
+        } else if self.waiting > 0 {
             self.waited += coarse_ms().saturating_sub(self.waiting);
             self.waiting = 0;
         }
@@ -287,23 +291,34 @@ impl Upload {
         self.is_slow(0).then_some(Cause::RequestTooSlow)
     }
 
-    /// Whether the body comes too slowly, `more` milliseconds of waiting included.
+    /// Returns true once the response has begun: the client may listen before it has more to say, and `idle_timeout`
+    /// bounds both directions.
+    fn is_conversation(&self) -> bool {
+        self.record.still_since().is_some()
+    }
+
+    /// Returns true if the body comes too slowly, `more` milliseconds of waiting included.
     fn is_slow(&self, more: u64) -> bool {
         let waited = self.waited + more;
         u128::from(waited) >= GRACE.as_millis()
+            && !self.is_conversation()
             && self.record.up.get().saturating_mul(1000) / waited.max(1) < self.bounds.rate
     }
 
-    /// What the guard has refused, which this request will tell of.
+    /// The fault that the guard has found, which this request will report.
     fn refused(&self) -> Option<Close> {
         let guard_state = self.guard_state.as_ref()?;
-        let Stop::Refused(fault) = guard_state.stopped.get() else { return None };
+        let ReadStop::Refused(fault) = guard_state.stopped.get() else { return None };
         guard_state.reported.set(true);
-        Some(Refusal::fault(fault).close)
+        Some(ErrorReply::fault(fault).close)
     }
 
-    /// Nothing has come: is it too long since something did?
+    /// Waits until nothing has come for too long, or too little.
     fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<Close> {
+        if self.is_conversation() {
+            (self.waiting, self.alarm) = (0, None);
+            return Poll::Pending;
+        }
         let now = coarse_ms();
         if self.waiting == 0 {
             self.waiting = now.max(1);
@@ -335,10 +350,10 @@ impl RequestBody for ClientBody {
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         match &mut self.0 {
-            Content::None => Poll::Ready(None),
-            Content::Upload(upload) => upload.poll_frame(cx),
-            Content::Paced(paced) => paced.poll_frame(cx),
-            Content::Whole(body) => {
+            ClientContent::None => Poll::Ready(None),
+            ClientContent::Upload(upload) => upload.poll_frame(cx),
+            ClientContent::Paced(paced) => paced.poll_frame(cx),
+            ClientContent::Whole(body) => {
                 let body = std::mem::take(&mut **body);
                 Poll::Ready((!body.is_empty()).then_some(Ok(Frame::Data(body))))
             }
@@ -347,35 +362,37 @@ impl RequestBody for ClientBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Content::None => true,
-            Content::Upload(upload) => upload.is_end_stream(),
-            Content::Paced(paced) => paced.is_end_stream(),
-            Content::Whole(body) => body.is_empty(),
+            ClientContent::None => true,
+            ClientContent::Upload(upload) => upload.is_end_stream(),
+            ClientContent::Paced(paced) => paced.is_end_stream(),
+            ClientContent::Whole(body) => body.is_empty(),
         }
     }
 
     fn length(&self) -> Option<u64> {
         match &self.0 {
-            Content::None => Some(0),
-            Content::Upload(upload) => upload.length(),
-            Content::Paced(paced) => paced.length(),
-            Content::Whole(body) => Some(body.len() as u64),
+            ClientContent::None => Some(0),
+            ClientContent::Upload(upload) => upload.length(),
+            ClientContent::Paced(paced) => paced.length(),
+            ClientContent::Whole(body) => Some(body.len() as u64),
         }
     }
 
     fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.0 {
-            Content::Upload(upload) => upload.poll_begun(cx),
-            Content::Paced(paced) => paced.poll_begun(cx),
-            Content::None | Content::Whole(_) => Poll::Ready(()),
+            ClientContent::Upload(upload) => upload.poll_begun(cx),
+            ClientContent::Paced(paced) => paced.poll_begun(cx),
+            ClientContent::None | ClientContent::Whole(_) => Poll::Ready(()),
         }
     }
 
     fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
         match &mut self.0 {
-            Content::Upload(upload) => upload.poll_lend(cx, write),
+            ClientContent::Upload(upload) => upload.poll_lend(cx, write),
             // What is due is a part of what has come.
-            Content::None | Content::Paced(_) | Content::Whole(_) => Poll::Ready(Lent::Nothing),
+            ClientContent::None | ClientContent::Paced(_) | ClientContent::Whole(_) => {
+                Poll::Ready(Lent::Nothing)
+            }
         }
     }
 }

@@ -15,8 +15,8 @@ const CLIENT_CERT: &str = "client-cert";
 const CLIENT_CERT_CHAIN: &str = "client-cert-chain";
 const X_FORWARDED_CLIENT_CERT: &str = "x-forwarded-client-cert";
 
-/// A verified certificate.
-pub(crate) struct ClientCertificate {
+/// Certificate of a client that was verified.
+pub(crate) struct VerifiedClient {
     leaf: Box<[u8]>,
     chain: Box<[Box<[u8]>]>,
     /// Until when it is valid. `None` where it does not say.
@@ -26,7 +26,7 @@ pub(crate) struct ClientCertificate {
     parts: OnceCell<Box<CertificateParts>>,
 }
 
-impl ClientCertificate {
+impl VerifiedClient {
     /// The leaf, and what was sent behind it, in DER.
     pub(crate) fn new(leaf: Box<[u8]>, chain: Box<[Box<[u8]>]>) -> Self {
         let until = valid_until(&leaf);
@@ -38,12 +38,12 @@ impl ClientCertificate {
         self.until
     }
 
-    /// Whose it is, for an event.
+    /// The identity in it, for an event.
     pub(crate) fn identity(&self) -> String {
         identity(&self.leaf)
     }
 
-    /// What it says, for rules with variables.
+    /// Parts of the certificate, for rules with variables.
     pub(crate) fn parts(&self) -> &CertificateParts {
         self.parts.get_or_init(|| Box::new(CertificateParts::of(&self.leaf).unwrap_or_default()))
     }

@@ -24,8 +24,8 @@ use offramp_http::semantics::accept_encoding::{Coding, choose};
 use offramp_observe::counters::Compression;
 
 use super::body::Reply;
+use super::session::Session;
 use crate::snapshot::http::Compress;
-use crate::worker::Worker;
 use encoder::Machine;
 use load::Load;
 pub(crate) use stream::Compressed;
@@ -33,17 +33,17 @@ pub(crate) use stream::Compressed;
 /// Fields that speak of the bytes of the content: they would be wrong.
 const DIGESTS: [&[u8]; 4] = [b"content-digest", b"repr-digest", b"digest", b"content-md5"];
 
-/// What a request and its route say of the coding of the response.
+/// The coding of a response, as its request and its route want it.
 pub(crate) struct Wanted {
     policy: Arc<Compress>,
     /// `None`: the client wants the content as it is.
     coding: Option<Coding>,
-    /// Whether the request says whose it is.
+    /// Set if the request identifies its user.
     personal: bool,
 }
 
-/// What a request wants of a route that compresses. Known before the request changes on its way to the server.
-/// `identified`: the client showed a certificate.
+/// Codings that a request wants of a route that compresses. Known before the request changes on its way to the
+/// server. `identified`: the client showed a certificate.
 pub(crate) fn wanted(policy: &Arc<Compress>, request: &head::Request, identified: bool) -> Box<Wanted> {
     let fields = &request.fields;
     // A client of HTTP/1.0 could tell the end of it only by that of the connection.
@@ -55,15 +55,15 @@ pub(crate) fn wanted(policy: &Arc<Compress>, request: &head::Request, identified
     Box::new(Wanted { policy: Arc::clone(policy), coding, personal })
 }
 
-/// What a worker knows of its compressors.
+/// The compressors of a worker.
 #[derive(Default)]
 pub(crate) struct Compressors {
-    shared: Rc<Shared>,
+    shared: Rc<CompressorPool>,
     load: Load,
 }
 
 #[derive(Default)]
-struct Shared {
+struct CompressorPool {
     /// The memory of all that are under way.
     used: Cell<usize>,
     /// The latest machine of each coding that has finished.
@@ -71,8 +71,8 @@ struct Shared {
 }
 
 /// The memory of one compressor, until it is dropped.
-struct Place {
-    shared: Rc<Shared>,
+struct CompressorSlot {
+    shared: Rc<CompressorPool>,
     coding: Coding,
     taken: usize,
 }
@@ -85,17 +85,17 @@ impl Compressors {
     }
 
     /// Takes memory for a compressor, if all of the worker's have less than `most` with it.
-    fn take(&self, coding: Coding, most: usize) -> Option<Place> {
+    fn take(&self, coding: Coding, most: usize) -> Option<CompressorSlot> {
         let taken = encoder::memory(coding);
         let used = self.shared.used.get() + taken;
         (used <= most).then(|| {
             self.shared.used.set(used);
-            Place { shared: Rc::clone(&self.shared), coding, taken }
+            CompressorSlot { shared: Rc::clone(&self.shared), coding, taken }
         })
     }
 }
 
-impl Place {
+impl CompressorSlot {
     /// A machine that has finished, if there is one.
     fn spare(&self) -> Option<Machine> {
         self.shared.spare.borrow_mut()[self.coding as usize].take()
@@ -109,7 +109,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for CompressorSlot {
     fn drop(&mut self) {
         self.shared.used.set(self.shared.used.get() - self.taken);
     }
@@ -118,7 +118,7 @@ impl Drop for Place {
 /// Has the response to `request` compressed, if it can be and the client wants that. That to HEAD gets the fields of the
 /// response to GET. `most` is the memory that compressors may have.
 pub(crate) fn response(
-    worker: &Worker,
+    session: &Session,
     wanted: &Wanted,
     request: &head::Request,
     most: usize,
@@ -126,16 +126,16 @@ pub(crate) fn response(
 ) -> Response<Reply> {
     let head = request.method == Method::HEAD;
     match judge(&wanted.policy, head, &response) {
-        Verdict::Passes => return response,
-        Verdict::Varies => {
+        CompressionVerdict::Passes => return response,
+        CompressionVerdict::Varies => {
             vary(&mut response.fields);
             return response;
         }
-        Verdict::Revalidates => {
+        CompressionVerdict::Revalidates => {
             revalidated(&request.fields, &mut response.fields);
             return response;
         }
-        Verdict::Gains => vary(&mut response.fields),
+        CompressionVerdict::Gains => vary(&mut response.fields),
     }
     let Some(coding) = wanted.coding else { return response };
     if wanted.policy.secrets && (wanted.personal || is_personal(&response.fields)) {
@@ -145,7 +145,7 @@ pub(crate) fn response(
         encoded(&mut response.fields, coding);
         return response;
     }
-    let compressors = &worker.compressors;
+    let (worker, compressors) = (&session.worker, &session.http.compressors);
     let most = if worker.shared.pressure.is_high() { compressors.shrink() } else { most };
     let Some(place) = compressors.take(coding, most) else {
         worker.counters.compression(Compression::None);
@@ -164,57 +164,57 @@ pub(crate) fn response(
     response.map(|body| body.compressed(|body| Compressed::new(body, encoder, place, live)))
 }
 
-/// What a response is to compression.
+/// The verdict of compression on a response.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    /// It passes as it is, whoever asks.
+enum CompressionVerdict {
+    /// It passes as it is to any client.
     Passes,
     /// It passes as it is, but others for the same URL do not.
     Varies,
-    /// What the client has is right (304): perhaps the compressed form.
+    /// The client's copy is right (304): perhaps the compressed form.
     Revalidates,
     /// It is compressed where the client wants that.
     Gains,
 }
 
-/// Whether a response may be compressed and gains by it. `head`: it is one to HEAD.
-fn judge(policy: &Compress, head: bool, response: &Response<Reply>) -> Verdict {
+/// Judges if a response may be compressed and gains by it. `head`: it is one to HEAD.
+fn judge(policy: &Compress, head: bool, response: &Response<Reply>) -> CompressionVerdict {
     let status = response.status;
     if status == StatusCode::NOT_MODIFIED {
-        return Verdict::Revalidates;
+        return CompressionVerdict::Revalidates;
     }
     let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT);
     let fields = &response.fields;
     if bodiless || status.is_informational() || is_fixed(fields) || !policy.covers(media_type(fields)) {
-        return Verdict::Passes;
+        return CompressionVerdict::Passes;
     }
     let part = status == StatusCode::PARTIAL_CONTENT || first(fields, b"content-range").is_some();
     if part {
-        return Verdict::Varies;
+        return CompressionVerdict::Varies;
     }
     let said = fields.get(Known::ContentLength).and_then(|value| content_length(value).ok());
     let length = if head { said } else { response.body.length().or(said) };
     let empty = if head { length == Some(0) } else { response.body.is_end_stream() };
     if empty || length.is_some_and(|length| length < policy.min_size) {
-        return Verdict::Passes;
+        return CompressionVerdict::Passes;
     }
-    Verdict::Gains
+    CompressionVerdict::Gains
 }
 
-/// Whether the content must stay as it is: it is encoded already, or a field says so.
+/// The content must stay as it is: it is encoded already, or a field says so.
 fn is_fixed(fields: &Fields) -> bool {
     let coded = fields.named(b"content-encoding").any(|value| !value.eq_ignore_ascii_case(b"identity"));
     let bound = DIGESTS.iter().any(|name| fields.named(name).next().is_some());
     coded || bound || says(fields, b"cache-control", b"no-transform")
 }
 
-/// Whether a response is for one user alone.
+/// The response is for one user alone.
 fn is_personal(fields: &Fields) -> bool {
     let says = |word: &[u8]| says(fields, b"cache-control", word);
     first(fields, b"set-cookie").is_some() || says(b"private") || says(b"no-store")
 }
 
-/// Whether a list has a member.
+/// The list has a member.
 fn says(fields: &Fields, name: &'static [u8], word: &[u8]) -> bool {
     fields.named(name).any(|value| members(value).any(|member| member.eq_ignore_ascii_case(word)))
 }

@@ -6,9 +6,9 @@ use offramp_http::Http1Fault;
 use offramp_http::h1::Chunks;
 use offramp_http::head::Fields;
 
-/// Why the content of a request does not go on.
+/// The reason for which the content of a request does not go on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Broken {
+pub(crate) enum UploadError {
     /// The client's direction ended before it, or its request did.
     Gone,
     /// The guard refused it.
@@ -17,7 +17,7 @@ pub(crate) enum Broken {
     Unreadable,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for UploadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => f.write_str("the connection ended before the body did"),
@@ -27,9 +27,9 @@ impl fmt::Display for Broken {
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for UploadError {}
 
-/// Content in chunks.
+/// Decoder of content in chunks.
 pub(crate) struct Chunked {
     pub(super) chunks: Chunks,
     /// The trailers, as soon as the end was read.
@@ -46,7 +46,7 @@ impl Chunked {
         self.end = Some(Box::new(Fields::of_section(lines)));
     }
 
-    /// Whether nothing more is to be said.
+    /// Nothing more is to come.
     pub(super) fn is_over(&self) -> bool {
         self.end.as_ref().is_some_and(|trailers| trailers.is_empty())
     }

@@ -27,7 +27,7 @@ impl Date {
         self.text.borrow().clone()
     }
 
-    /// Appends the date.
+    /// Appends the date as a field value.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         self.refresh();
         out.extend_from_slice(self.text.borrow().as_bytes());

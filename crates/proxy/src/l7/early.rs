@@ -8,20 +8,20 @@ use offramp_http::head::{Request, Response};
 use offramp_http::target::{self, QueryForm};
 use offramp_observe::{Cause, Close};
 
-use super::answer::{self, Refusal};
+use super::answer::{self, ErrorReply};
 use crate::route::PathRules;
 use crate::route::redirects::location;
 use crate::snapshot::http::{Http, HttpRoute};
 
-/// Why a route that is closed for a while does not serve this client.
-pub(super) fn closed(route: &HttpRoute, client: Option<IpAddr>) -> Option<Refusal> {
-    let maintenance = route.maintenance.as_ref()?;
+/// The refusal by a route that is closed for a while.
+pub(super) fn closed(route: &HttpRoute, client: Option<IpAddr>) -> Option<ErrorReply> {
+    let maintenance = route.detours.maintenance.as_ref()?;
     let allowed = |ip| maintenance.allow.iter().any(|network| network.contains(ip));
     if client.is_some_and(allowed) {
         return None;
     }
-    let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, Cause::Completed);
-    Some(Refusal { retry_after: Some(maintenance.retry_after), ..refusal })
+    let refusal = ErrorReply::new(StatusCode::SERVICE_UNAVAILABLE, Cause::Completed);
+    Some(ErrorReply { retry_after: Some(maintenance.retry_after), ..refusal })
 }
 
 /// The redirect to TLS for a request of a route that needs it, at this port. A request that may have been acted on
@@ -30,16 +30,16 @@ pub(super) fn to_tls(
     request: &Request,
     host: Option<&str>,
     port: Option<u16>,
-) -> Result<Response<Bytes>, Refusal> {
+) -> Result<Response<Bytes>, ErrorReply> {
     let is_safe = matches!(request.method, Method::GET | Method::HEAD);
     let Some((host, port)) = host.zip(port).filter(|_| is_safe) else {
         let close = Close::from(Cause::Misdirected).with_detail("the route needs TLS");
-        return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, close));
+        return Err(ErrorReply::new(StatusCode::MISDIRECTED_REQUEST, close));
     };
     let port = if port == 443 { String::new() } else { format!(":{port}") };
     let to = format!("https://{host}{port}{}", request.target());
     answer::redirect(StatusCode::PERMANENT_REDIRECT, to)
-        .ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest))
+        .ok_or_else(|| ErrorReply::new(StatusCode::BAD_REQUEST, Cause::BadRequest))
 }
 
 /// The redirect that the map of the route has for a request. Without one, the target of the request is rewritten by the rules
@@ -48,31 +48,31 @@ pub(super) fn elsewhere(
     http: &Http,
     route: &HttpRoute,
     request: &mut Request,
-) -> Result<Option<Response<Bytes>>, Refusal> {
-    if let Some(map) = &route.redirects
+) -> Result<Option<Response<Bytes>>, ErrorReply> {
+    if let Some(map) = &route.detours.redirects
         && let Some((status, to)) = map.find(request.normal_path())
     {
         return Ok(answer::redirect(status, location(to, request.query())));
     }
-    match &route.rewrites {
+    match &route.detours.rewrites {
         Some(rules) => rewrite(http, rules, request).map(|()| None),
         None => Ok(None),
     }
 }
 
-/// What comes of a rewriting is checked as what clients send is.
-fn rewrite(http: &Http, rules: &PathRules, request: &mut Request) -> Result<(), Refusal> {
+/// Rewrites the target. The result is checked like a target from a client.
+fn rewrite(http: &Http, rules: &PathRules, request: &mut Request) -> Result<(), ErrorReply> {
     let target = rules.apply(request.normal_path(), request.query());
     let Some(target) = target.filter(|_| request.path() != "*") else { return Ok(()) };
     if target.len() > http.limits.request_target_size as usize {
-        return Err(Refusal::new(StatusCode::URI_TOO_LONG, Cause::TargetTooLong));
+        return Err(ErrorReply::new(StatusCode::URI_TOO_LONG, Cause::TargetTooLong));
     }
     match target::check(&target) {
         Ok(QueryForm::Encoded) => request.rewrite_target(&target),
         Ok(QueryForm::Raw) => request.rewrite_target(&target::encode(&target)),
         Err(fault) => {
             let close = Close::from(Cause::BadRequest).with_detail(&format!("the rewritten target: {fault}"));
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, close));
+            return Err(ErrorReply::new(StatusCode::BAD_REQUEST, close));
         }
     }
     Ok(())

@@ -1,41 +1,45 @@
-//! The way to a server and back: what is taken out of a request and put into it, and what its response
-//! becomes.
+//! The way to a server and back: the request as the server gets it, and the response as the client gets it.
+
+mod rewrite;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use http::{Method, StatusCode, Version};
+use offramp_config::model::Size;
 use offramp_http::head::{Fields, Known, Request, Response};
 use offramp_http::semantics::{HeaderRules, hop_by_hop, protected};
-use offramp_observe::facts::Scheme;
+use offramp_observe::facts::ClientScheme;
 use offramp_observe::{Cause, Close};
 use offramp_upstream::{
-    Affinity, Answer, Backend, InterimListener, Progress, Protocol as Speaks, RequestBody as _, ServerBody,
-    Timeouts, Tunnel,
+    Affinity, Backend, ConnectEvent, InterimListener, RequestBody as _, ServerBody, ServerProtocol, Timeouts,
+    Tunnel, UpstreamResponse,
 };
 
 use super::access;
-use super::answer::Refusal;
-use super::body::{Bounds, ClientBody, Reply};
+use super::answer::ErrorReply;
+use super::body::{ClientBody, ReplyContent, UploadLimits};
 use super::compress::media_type;
-use super::exchange::{Client, Outcome, RequestContext, finish};
+use super::exchange::{RequestContext, RequestOutcome, RequestTransport, finish};
 use super::forwarded_fields;
 use super::inbound::Inbound;
 use super::intercept;
 use super::mirror;
-use super::record::RecordGuard;
 use super::session::{Private, Session};
 use super::spelling;
 use super::trace;
-use super::tunnel::Switch;
+use super::upstream_failure;
 use super::values::RequestValues;
 use super::websocket;
-use crate::failure;
 use crate::snapshot::http::{Http, HttpRoute, Proxy, Rewrite};
-use crate::split::Choice;
+use crate::split::ShareChoice;
+use rewrite::rewrite;
 
 const SEC_WEBSOCKET_KEY: &[u8] = b"sec-websocket-key";
 const SEC_WEBSOCKET_ACCEPT: &[u8] = b"sec-websocket-accept";
+
+/// The detail of a refused WebSocket: RFC 8441 is served to clients, and not asked of servers.
+const NO_TUNNEL_OVER_HTTP2: &str = "WebSocket to servers with `protocol = \"h2\"` is not supported";
 
 /// The longest target that HTTP/2 can have towards a server.
 const LONGEST_TARGET: usize = u16::MAX as usize - 1;
@@ -44,30 +48,38 @@ const LONGEST_TARGET: usize = u16::MAX as usize - 1;
 pub(crate) struct Forward<'e> {
     pub(crate) session: &'e Rc<Session>,
     pub(crate) context: &'e RequestContext,
-    pub(crate) client: &'e Client,
+    pub(crate) client: &'e RequestTransport,
     pub(crate) http: &'e Http,
     pub(crate) route: &'e HttpRoute,
     pub(crate) proxy: &'e Proxy,
-    /// Which of its backends.
-    pub(crate) choice: Choice,
+    /// The backend among those of the route.
+    pub(crate) choice: ShareChoice,
 }
 
-/// How the client may go on with another protocol.
-enum Turn {
-    /// Not at all.
+/// The way in which a client may go on with another protocol.
+#[derive(Clone, Copy)]
+enum SwitchMode {
     None,
-    /// By the answer 101 (RFC 9110 §7.8).
+    /// By the response 101 (RFC 9110 §7.8).
     Upgrade,
     /// On its HTTP/2 stream (RFC 8441).
     Stream,
 }
 
-/// What goes to a server with the head of a request.
+/// The parts that go to a server with the head of a request.
 pub(crate) struct Forwarded {
     body: ClientBody,
-    turn: Turn,
+    mode: SwitchMode,
     interim: Option<Arc<dyn InterimListener>>,
     private: Option<Private>,
+}
+
+/// A request as its server got it.
+#[derive(Clone, Copy)]
+pub(super) struct ForwardedRequest<'r> {
+    pub(super) head: &'r Request,
+    /// It had no body.
+    pub(super) bodiless: bool,
 }
 
 impl Forward<'_> {
@@ -77,34 +89,37 @@ impl Forward<'_> {
         request: &mut Request,
         body: Inbound,
         protocol: Option<Box<[u8]>>,
-        record_guard: &RecordGuard,
-    ) -> Result<Forwarded, Refusal> {
+    ) -> Result<Forwarded, ErrorReply> {
         let backend = self.backend();
-        record_guard.0.note(|facts| facts.path.backend = Some(Arc::clone(&backend.name)));
+        self.context.record.note(|facts| facts.path.backend = Some(Arc::clone(&backend.name)));
         if was_reset(&body) {
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, Cause::ClientAborted));
+            return Err(ErrorReply::new(StatusCode::BAD_REQUEST, Cause::ClientAborted));
         }
         hop_by_hop::count_forward(&request.method, &mut request.fields);
-        let turn = self.turn(request, protocol, backend.protocol)?;
-        let mut body = self.body(body, &request.fields, record_guard);
-        self.fields(request, record_guard);
+        let mode = self.switch_mode(request, protocol, backend.protocol)?;
+        let record = &self.context.record;
+        if record.token_end().is_some() {
+            record.set_endless(is_grpc(&request.fields));
+        }
+        let mut body = self.body(body, &request.fields);
+        self.fields(request);
         // A body of unknown length is left out with these methods, unless the header says that there is one.
         if matches!(request.method, Method::GET | Method::HEAD)
-            && backend.protocol == Speaks::Http1
-            && !matches!(turn, Turn::Stream)
+            && backend.protocol == ServerProtocol::Http1
+            && !matches!(mode, SwitchMode::Stream)
             && !body.is_end_stream()
             && !request.fields.contains(Known::ContentLength)
         {
             request.fields.set_known(Known::TransferEncoding, b"chunked");
         }
         self.target(request, backend.protocol)?;
-        if let (Some(mirror), Turn::None) = (&self.route.mirror, &turn) {
+        if let (Some(mirror), SwitchMode::None) = (&self.route.mirror, mode) {
             mirror::begin(self, mirror, request, &mut body);
         }
         if let Some(bandwidth) = &self.route.bandwidth {
             body = body.paced(bandwidth);
         }
-        Ok(Forwarded { body, turn, interim: self.interim(), private: self.private() })
+        Ok(Forwarded { body, mode, interim: self.interim(), private: self.private() })
     }
 
     /// Sends a request to a server, and makes its response one for the client. A block, for the reason of
@@ -114,33 +129,29 @@ impl Forward<'_> {
         &self,
         request: &Request,
         forwarded: Forwarded,
-        record_guard: RecordGuard,
-    ) -> impl Future<Output = Outcome> {
+    ) -> impl Future<Output = RequestOutcome> {
         async move {
             let backend = self.backend();
-            let record = &record_guard.0;
-            let progress = |progress: Progress<'_>| match progress {
-                Progress::Picked(server) => {
+            let record = &self.context.record;
+            let progress = |progress: ConnectEvent<'_>| match progress {
+                ConnectEvent::Picked(server) => {
                     record.note(|facts| facts.path.server = Some(Arc::clone(server)));
                 }
-                Progress::Attempted { .. } => self.session.worker.note_attempt(progress),
+                ConnectEvent::Attempted { .. } => self.session.worker.count_attempt(progress),
             };
-            let Forwarded { body, turn, interim, private } = forwarded;
+            let Forwarded { body, mode, interim, private } = forwarded;
             let bodiless = body.is_end_stream();
             let about = Affinity {
                 client: self.context.named.or(self.session.ip),
-                tls: self.session.scheme == Scheme::Https,
+                tls: self.session.scheme == ClientScheme::Https,
                 private: private.as_deref(),
                 progress: &progress,
                 interim,
                 timeouts: self.timeouts(),
             };
-            match self.session.worker.pools.send(backend, (request, body), &about).await {
-                Ok(answer) => self.answered(answer, turn, (request, bodiless), record_guard),
-                Err(failed) => {
-                    let refusal = failure::request(&failed, &record_guard.0, backend.servers.len());
-                    Err((refusal, record_guard))
-                }
+            match self.session.http.pools.send(backend, (request, body), &about).await {
+                Ok(answer) => self.answered(answer, mode, ForwardedRequest { head: request, bodiless }),
+                Err(failed) => Err(upstream_failure::refusal(&failed, record, backend.servers.len())),
             }
         }
     }
@@ -155,24 +166,24 @@ impl Forward<'_> {
         &self.context.view.snapshot.backends[self.choice.backend]
     }
 
-    /// Who gets interim responses; nobody where the client knows none.
+    /// The listener for interim responses; `None` where the client knows none.
     fn interim(&self) -> Option<Arc<dyn InterimListener>> {
         match self.client {
-            Client::Line(_) if self.context.head_flags.http10 => None,
-            Client::Line(line) => {
+            RequestTransport::Line(_) if self.context.head_flags.http10 => None,
+            RequestTransport::Line(line) => {
                 let interim = Arc::clone(&*line.interim.borrow());
                 self.interim_rules().into_iter().for_each(|rules| interim.follow(rules));
                 Some(interim)
             }
-            Client::Stream(hints) => {
+            RequestTransport::Stream(hints) => {
                 self.interim_rules().into_iter().for_each(|rules| hints.follow(rules));
                 Some(Arc::clone(hints) as Arc<dyn InterimListener>)
             }
         }
     }
 
-    /// What the route does to interim responses. Whoever listens for them knows nothing of the request, so that
-    /// variables are filled in before.
+    /// The rules of the route for interim responses. Their listener knows nothing of the request, so that variables
+    /// are filled in before.
     fn interim_rules(&self) -> Option<Arc<HeaderRules>> {
         let rules = &self.route.headers.response;
         if rules.is_empty() {
@@ -189,23 +200,26 @@ impl Forward<'_> {
     }
 
     /// Takes out what is for one connection only, and finds out whether the client wants another protocol.
-    fn turn(
+    fn switch_mode(
         &self,
         request: &mut Request,
         protocol: Option<Box<[u8]>>,
-        speaks: Speaks,
-    ) -> Result<Turn, Refusal> {
+        speaks: ServerProtocol,
+    ) -> Result<SwitchMode, ErrorReply> {
         let passed = if self.context.head_flags.switches { &self.route.upgrade[..] } else { &[] };
         let upgrade = hop_by_hop::clean_request(&mut request.fields, passed);
-        let may = speaks != Speaks::Http2;
+        let may = speaks != ServerProtocol::Http2;
         if request.method == Method::CONNECT {
             let refused = |detail: &str| {
                 let close = Close::from(Cause::BadRequest).with_detail(detail);
-                Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, close))
+                Err(ErrorReply::new(StatusCode::NOT_IMPLEMENTED, close))
             };
-            let (Some(protocol), true) = (protocol, may) else {
+            let Some(protocol) = protocol else {
                 return refused("CONNECT is not served here");
             };
+            if !may {
+                return refused(NO_TUNNEL_OVER_HTTP2);
+            }
             // Of another, such as h2c, no route or log would see what follows.
             if !is_websocket(&protocol) {
                 return refused("CONNECT for another protocol than websocket");
@@ -216,39 +230,60 @@ impl Forward<'_> {
             request.set_method(Method::GET);
             request.fields.set(SEC_WEBSOCKET_KEY, websocket::key(&self.session.worker).as_bytes());
             switching(&mut request.fields, b"websocket");
-            return Ok(Turn::Stream);
+            return Ok(SwitchMode::Stream);
         }
         match upgrade {
             Some(protocol) if may => {
                 switching(&mut request.fields, &protocol);
-                Ok(Turn::Upgrade)
+                Ok(SwitchMode::Upgrade)
             }
-            _ => Ok(Turn::None),
+            // Without the fields of the handshake the server would take it for a plain GET.
+            Some(protocol) if is_websocket(&protocol) => {
+                let close = Close::from(Cause::BadRequest).with_detail(NO_TUNNEL_OVER_HTTP2);
+                Err(ErrorReply::new(StatusCode::NOT_IMPLEMENTED, close))
+            }
+            _ => Ok(SwitchMode::None),
         }
     }
 
     /// The times of the route instead of those of the backend.
     pub(super) fn timeouts(&self) -> Timeouts {
-        let limits = &self.route.limits;
-        Timeouts { response: limits.response_timeout, body: limits.idle_timeout }
+        let limits = &self.route.plain.limits;
+        Timeouts {
+            connect: self.route.connect_timeout,
+            response: limits.response_timeout,
+            body: limits.idle_timeout,
+        }
     }
 
-    fn body(&self, incoming: Inbound, fields: &Fields, record_guard: &RecordGuard) -> ClientBody {
-        let (limits, own) = (&self.http.limits, &self.route.limits);
-        let bounds = Bounds {
+    fn body(&self, incoming: Inbound, fields: &Fields) -> ClientBody {
+        let (limits, own) = (&self.http.limits, &self.route.plain.limits);
+        let mut bounds = UploadLimits {
             timeout: own.request_body_timeout.unwrap_or(limits.request_body_timeout),
-            rate: own.min_body_rate.unwrap_or(limits.min_body_rate),
-            most: self.route.max_body,
+            rate: own.min_body_rate.map_or(limits.min_body_rate, Size::bytes),
+            most: self.route.plain.max_body.map(Size::bytes),
         };
-        let body = ClientBody::new(incoming, Rc::clone(&record_guard.0), bounds);
+        if self.may_be_quiet(&incoming) && is_grpc(fields) {
+            let idle = own.idle_timeout.unwrap_or_else(|| self.session.view().snapshot.limits.idle_timeout);
+            (bounds.timeout, bounds.rate) = (idle, 0);
+        }
+        let body = ClientBody::new(incoming, Rc::clone(&self.context.record), bounds);
         let body = body.without_trailers(self.route.headers.trailers.as_ref());
         let Some(line) = self.client.line() else { return body };
         let unasked = self.context.head_flags.expects && fields.contains(Known::Expect);
         body.behind(&line.guard_state, unasked.then_some(&line.interim.borrow()))
     }
 
+    /// Returns true for bodies on a way that can carry gRPC: its client sends messages when it has some, and its server may
+    /// answer the last one. Others would gain patience for slow uploads by claiming to be gRPC.
+    fn may_be_quiet(&self, incoming: &Inbound) -> bool {
+        matches!(incoming, Inbound::Stream(_))
+            && self.backend().protocol != ServerProtocol::Http1
+            && !incoming.is_end_stream()
+    }
+
     /// Makes the fields those that the server gets.
-    fn fields(&self, request: &mut Request, record_guard: &RecordGuard) {
+    fn fields(&self, request: &mut Request) {
         let received = request.version;
         request.settle_host();
         let rules = &self.route.headers.request;
@@ -256,7 +291,7 @@ impl Forward<'_> {
             protected::drop_lookalikes(&mut request.fields, rules);
             self.extend_forwarded(request);
         } else {
-            protected::drop_claims(&mut request.fields, self.route.headers.keep_original_url);
+            protected::drop_claims(&mut request.fields, self.route.plain.keep_original_url);
             if !rules.is_empty() {
                 protected::drop_lookalikes(&mut request.fields, rules);
             }
@@ -267,8 +302,8 @@ impl Forward<'_> {
         }
         let fields = &mut request.fields;
         protected::clean_trailer_names(fields, self.route.headers.trailers.as_deref());
-        record_guard.0.tell_id(fields);
-        if let Some(trace) = record_guard.0.trace() {
+        self.context.record.tell_id(fields);
+        if let Some(trace) = self.context.record.trace() {
             trace::tell(fields, &trace);
         }
         if received == Version::HTTP_2 {
@@ -301,8 +336,8 @@ impl Forward<'_> {
         forwarded_fields::extend(&mut request.fields, &own, named);
     }
 
-    /// What the server is asked for.
-    fn target(&self, request: &mut Request, speaks: Speaks) -> Result<(), Refusal> {
+    /// Sets the target for the server.
+    fn target(&self, request: &mut Request, speaks: ServerProtocol) -> Result<(), ErrorReply> {
         let Proxy { rewrite: rule, paths, .. } = self.proxy;
         // Finding the path costs as much as finding a route.
         if (paths.normalize || !matches!(rule, Rewrite::Keep))
@@ -315,7 +350,7 @@ impl Forward<'_> {
                     _ => "",
                 };
                 let (host, sent) = (self.context.host.as_deref(), target.split('?').next());
-                let made = (cut, sent.unwrap_or_default());
+                let made = spelling::MadePath { cut, sent: sent.unwrap_or_default() };
                 spelling::check_made(&self.http.routes, host, self.route, made)?;
             }
             request.set_target(target.as_bytes());
@@ -325,8 +360,8 @@ impl Forward<'_> {
             request.fields.get(Known::Host).is_none_or(<[u8]>::is_empty)
                 || request.target().len() > LONGEST_TARGET
         };
-        if speaks != Speaks::Http1 && bad() {
-            return Err(Refusal::new(StatusCode::BAD_REQUEST, Cause::BadRequest));
+        if speaks != ServerProtocol::Http1 && bad() {
+            return Err(ErrorReply::new(StatusCode::BAD_REQUEST, Cause::BadRequest));
         }
         Ok(())
     }
@@ -334,12 +369,11 @@ impl Forward<'_> {
     /// The response of a server becomes one for the client.
     fn answered(
         &self,
-        answer: Answer<ClientBody>,
-        turn: Turn,
-        request: (&Request, bool),
-        record_guard: RecordGuard,
-    ) -> Outcome {
-        let record = Rc::clone(&record_guard.0);
+        answer: UpstreamResponse<ClientBody>,
+        mode: SwitchMode,
+        request: ForwardedRequest<'_>,
+    ) -> RequestOutcome {
+        let record = &self.context.record;
         record.note(|facts| {
             facts.path.tries = answer.tries;
             facts.times.queue = (!answer.queue.is_zero()).then_some(answer.queue);
@@ -350,20 +384,21 @@ impl Forward<'_> {
         let set_cookie = answer.set_cookie;
         let mut response = answer.response;
         if response.status == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switched(response, answer.tunnel, (turn, request.0), record_guard);
+            return self.switched(response, answer.tunnel, mode, request.head);
         }
         // To the client 200 would mean that its WebSocket is open (RFC 8441 §5).
-        if matches!(turn, Turn::Stream) && response.status.is_success() {
+        if matches!(mode, SwitchMode::Stream) && response.status.is_success() {
             let close =
                 Close::from(Cause::BadResponse).with_detail("a WebSocket was answered without the switch");
-            return Err((Refusal::new(StatusCode::BAD_GATEWAY, close), record_guard));
+            return Err(ErrorReply::new(StatusCode::BAD_GATEWAY, close));
         }
+        record.set_endless(response.body.length().is_none());
         let fields = &mut response.fields;
         hop_by_hop::clean_response(fields);
         if let Some(cookie) = set_cookie {
             fields.append(b"set-cookie", cookie.as_bytes());
         }
-        let tls = self.session.scheme == Scheme::Https;
+        let tls = self.session.scheme == ClientScheme::Https;
         if let Some(cookie) = self.proxy.to.cookie(self.choice, tls) {
             fields.append(b"set-cookie", cookie.as_bytes());
         }
@@ -372,10 +407,9 @@ impl Forward<'_> {
         }
         let pages = self.route.error_pages.as_deref();
         let mut response = if let Some(pages) = pages.filter(|pages| pages.intercepts(response.status)) {
-            intercept::replaced(response, pages, request, record_guard)
+            intercept::replaced(response, pages, request, record)
         } else {
-            record.answered(response.status.as_u16());
-            response.map(|body| Reply::server(body, record_guard))
+            response.map(ReplyContent::server)
         };
         finish(self.session, self.context, self.route, &mut response);
         Ok(response)
@@ -386,12 +420,12 @@ impl Forward<'_> {
         &self,
         mut response: Response<ServerBody<ClientBody>>,
         server: Option<Tunnel>,
-        (turn, request): (Turn, &Request),
-        record_guard: RecordGuard,
-    ) -> Outcome {
-        if let Err(detail) = agreed(&response.fields, &turn, &request.fields) {
+        mode: SwitchMode,
+        request: &Request,
+    ) -> RequestOutcome {
+        if let Err(detail) = agreed(&response.fields, mode, &request.fields) {
             let close = Close::from(Cause::BadResponse).with_detail(detail);
-            return Err((Refusal::new(StatusCode::BAD_GATEWAY, close), record_guard));
+            return Err(ErrorReply::new(StatusCode::BAD_GATEWAY, close));
         }
         let protocol = response.fields.all(Known::Upgrade).collect::<Vec<_>>().join(&b", "[..]);
         if let (Some(bandwidth), Some(server)) = (&self.route.bandwidth, &server) {
@@ -399,40 +433,36 @@ impl Forward<'_> {
         }
         hop_by_hop::clean_response(&mut response.fields);
         response.fields.remove(Known::ContentLength);
-        match (turn, self.client.line(), server) {
-            (Turn::Upgrade, Some(line), Some(server)) => {
-                record_guard.0.opened();
+        let server = match (mode, self.client.line(), server) {
+            (SwitchMode::Upgrade, Some(_), Some(server)) => {
                 switching(&mut response.fields, &protocol);
-                *line.switch.borrow_mut() = Some(Switch { server, record_guard });
                 response.set_status(StatusCode::SWITCHING_PROTOCOLS);
-                let mut response = response.map(|_| Reply::nothing());
-                finish(self.session, self.context, self.route, &mut response);
-                Ok(response)
+                server
             }
-            (Turn::Stream, _, Some(server)) => {
-                record_guard.0.opened();
+            (SwitchMode::Stream, _, Some(server)) => {
                 response.set_status(StatusCode::OK);
                 response.fields.remove_named(SEC_WEBSOCKET_ACCEPT);
-                let mut response = response.map(|_| Reply::tunnel(Switch { server, record_guard }));
-                finish(self.session, self.context, self.route, &mut response);
-                Ok(response)
+                server
             }
             _ => {
                 let close = Close::from(Cause::BadResponse).with_detail("101 was not asked for");
-                Err((Refusal::new(StatusCode::BAD_GATEWAY, close), record_guard))
+                return Err(ErrorReply::new(StatusCode::BAD_GATEWAY, close));
             }
-        }
+        };
+        let mut response = response.map(|_| ReplyContent::Tunnel(server));
+        finish(self.session, self.context, self.route, &mut response);
+        Ok(response)
     }
 }
 
-/// Why a response with 101 is not the one that `request` asked for, if so. Over HTTP/1 the client has made the key, and checks
-/// the answer to it by itself; for a stream it was made here.
-fn agreed(response: &Fields, turn: &Turn, request: &Fields) -> Result<(), &'static str> {
+/// Describes why a response with 101 is not the one that `request` asked for, if so. Over HTTP/1 the client has
+/// made the key, and checks the answer to it by itself; for a stream it was made here.
+fn agreed(response: &Fields, mode: SwitchMode, request: &Fields) -> Result<(), &'static str> {
     let offered = request.get(Known::Upgrade).unwrap_or_default();
-    if matches!(turn, Turn::None) || !hop_by_hop::agrees(response, offered) {
+    if matches!(mode, SwitchMode::None) || !hop_by_hop::agrees(response, offered) {
         return Err("101 was not asked for");
     }
-    if matches!(turn, Turn::Stream) {
+    if matches!(mode, SwitchMode::Stream) {
         let key = request.named(SEC_WEBSOCKET_KEY).next().unwrap_or_default();
         let mut accepts = response.named(SEC_WEBSOCKET_ACCEPT);
         if accepts.next() != Some(websocket::accept(key).as_bytes()) || accepts.next().is_some() {
@@ -447,7 +477,7 @@ fn asked(request: &Request) -> Option<&[u8]> {
     request.host().filter(|host| !host.is_empty())
 }
 
-/// Whether the stream of a body is reset already: it looks like an empty one, which is another request.
+/// The stream of a body is reset already: it looks like an empty one, which is another request.
 fn was_reset(body: &Inbound) -> bool {
     match body {
         Inbound::Stream(content) => content.was_reset(),
@@ -465,7 +495,13 @@ fn is_event_stream(fields: &Fields) -> bool {
     kind.eq_ignore_ascii_case(b"text/event-stream") || kind.eq_ignore_ascii_case(b"multipart/x-mixed-replace")
 }
 
-/// Whether a protocol to change to is WebSocket (RFC 6455 §11.2).
+/// Set for calls of gRPC and gRPC-Web, each of which may be a stream in both directions.
+fn is_grpc(fields: &Fields) -> bool {
+    const GRPC: &[u8] = b"application/grpc";
+    media_type(fields).get(..GRPC.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(GRPC))
+}
+
+/// A protocol to change to is WebSocket (RFC 6455 §11.2).
 pub(super) fn is_websocket(protocol: &[u8]) -> bool {
     protocol.eq_ignore_ascii_case(b"websocket")
 }
@@ -488,87 +524,9 @@ pub(super) fn join_cookies(fields: &mut Fields) {
     fields.set_known(Known::Cookie, &all);
 }
 
-/// The new path and query, where they change. `normalize`: from the normal form, whatever the rule.
-fn rewrite(rule: &Rewrite, normalize: bool, request: &Request) -> Option<String> {
-    let (path, normal) = (request.path(), request.normal_path());
-    let (rest, with) = match rule {
-        Rewrite::Keep if normalize && path != normal => (normal, ""),
-        Rewrite::Keep => return None,
-        Rewrite::Strip(cut) => (behind(*cut, normalize, path, normal)?, ""),
-        Rewrite::Replace(cut, with) => (behind(*cut, normalize, path, normal)?, &**with),
-    };
-    let mut path = String::with_capacity(with.len() + rest.len() + 1);
-    path.push_str(with.strip_suffix('/').filter(|_| rest.starts_with('/')).unwrap_or(with));
-    if !path.ends_with('/') && !rest.starts_with('/') && (path.is_empty() || !rest.is_empty()) {
-        path.push('/');
-    }
-    path.push_str(rest);
-    if let Some(query) = request.query() {
-        path.push('?');
-        path.push_str(query);
-    }
-    Some(path)
-}
-
-/// The part of a path behind the first `cut` bytes of its normal form: as it came, if it came with these bytes and what
-/// is left has the same meaning by itself.
-fn behind<'r>(cut: usize, normalize: bool, path: &'r str, normal: &'r str) -> Option<&'r str> {
-    let (prefix, of_normal) = normal.split_at_checked(cut)?;
-    let as_it_came = path.strip_prefix(prefix).filter(|rest| {
-        !normalize && !rest.starts_with("//") && offramp_http::path::normalize(rest).text == of_normal
-    });
-    Some(as_it_came.unwrap_or(of_normal))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_are_rewritten() {
-        let asked = |target: &str| {
-            let mut request = Request::new();
-            request.set_target(target.as_bytes());
-            request.normalize();
-            request
-        };
-        let of = |rule: &Rewrite, target: &str| rewrite(rule, false, &asked(target));
-        let (strip, replace) = (Rewrite::Strip("/app".len()), Rewrite::Replace("/app".len(), "/new".into()));
-        for (target, stripped, replaced) in [
-            ("/app/x?q=1", "/x?q=1", "/new/x?q=1"),
-            ("/app", "/", "/new"),
-            ("/app?q", "/?q", "/new?q"),
-            ("/app/", "/", "/new/"),
-            ("/app/a%7Eb//c", "/a%7Eb//c", "/new/a%7Eb//c"),
-            ("/app//admin", "/admin", "/new/admin"),
-            ("/app///admin", "/admin", "/new/admin"),
-            ("/app/%2e/admin", "/%2e/admin", "/new/%2e/admin"),
-            ("/%61pp/x%7E", "/x~", "/new/x~"),
-            ("//app/x", "/x", "/new/x"),
-            ("/y/../app/x", "/x", "/new/x"),
-            ("/app/../app/x", "/x", "/new/x"),
-            ("/app/x/../..//app/y", "/y", "/new/y"),
-            ("/./app", "/", "/new"),
-            ("/app/a%2fb", "/a%2fb", "/new/a%2fb"),
-            ("/%61pp/a%2fb", "/a%2Fb", "/new/a%2Fb"),
-        ] {
-            assert_eq!(of(&strip, target).as_deref(), Some(stripped), "{target}");
-            assert_eq!(of(&replace, target).as_deref(), Some(replaced), "{target}");
-        }
-        let root = Rewrite::Replace("/app".len(), "/".into());
-        assert_eq!(of(&root, "/app/x").as_deref(), Some("/x"));
-        assert_eq!(of(&root, "/app").as_deref(), Some("/"));
-        let slash = Rewrite::Strip("/app/".len());
-        assert_eq!(of(&slash, "/app/x").as_deref(), Some("/x"));
-        assert_eq!(of(&Rewrite::Keep, "//app"), None);
-        assert_eq!(of(&strip, "*"), None);
-        assert_eq!(of(&Rewrite::Replace(0, "/v2".into()), "/x").as_deref(), Some("/v2/x"));
-        let normal = |rule: &Rewrite, target: &str| rewrite(rule, true, &asked(target));
-        assert_eq!(normal(&Rewrite::Keep, "/a/b?q"), None);
-        assert_eq!(normal(&Rewrite::Keep, "//%61/./b?q=%61").as_deref(), Some("/a/b?q=%61"));
-        assert_eq!(normal(&strip, "/app/a%7Eb//c").as_deref(), Some("/a~b/c"));
-        assert_eq!(normal(&Rewrite::Keep, "*"), None);
-    }
 
     #[test]
     fn crumbs_are_joined() {

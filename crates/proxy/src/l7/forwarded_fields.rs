@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use http::Version;
 use offramp_http::head::{Fields, Known};
-use offramp_observe::facts::Scheme;
+use offramp_observe::facts::ClientScheme;
 
 use super::session::Session;
 
@@ -19,8 +19,8 @@ pub(crate) const X_REAL_IP: &[u8] = b"x-real-ip";
 /// The longest id of a request that is kept from a trusted proxy.
 const LONGEST_ID: usize = 128;
 
-/// Extends what a trusted proxy tells of the client by our `own`. `named`: whom the proxies name. Where they say it in
-/// one of the two ways only, it is said in the other one too, so that a server reads the same by both.
+/// Extends what a trusted proxy tells of the client by our `own`. `named`: the client by the proxies. Where they
+/// say it in one of the two ways only, it is said in the other one too, so that a server reads the same by both.
 pub(crate) fn extend(fields: &mut Fields, own: &Fields, named: Option<IpAddr>) {
     if let Some(named) = named {
         if !fields.contains(Known::XForwardedFor) {
@@ -47,7 +47,7 @@ pub(crate) fn extend(fields: &mut Fields, own: &Fields, named: Option<IpAddr>) {
     }
 }
 
-/// What servers learn of a client whose proxies are not trusted: nothing of it may be among the fields of its
+/// Fields that tell servers of a client without trusted proxies: nothing of it may be among the fields of its
 /// request. `host` is what the request asked for, as it came.
 pub(crate) fn own(session: &Session, host: Option<&[u8]>) -> Rc<Fields> {
     session.forwarded.fields(host, || {
@@ -75,7 +75,7 @@ pub(crate) fn address(ip: Option<IpAddr>) -> String {
 }
 
 /// One element of `Forwarded` (RFC 7239 §4).
-fn forwarded(ip: Option<IpAddr>, scheme: Scheme, host: Option<&[u8]>) -> String {
+fn forwarded(ip: Option<IpAddr>, scheme: ClientScheme, host: Option<&[u8]>) -> String {
     let mut text = String::with_capacity(80);
     forwarded_for(ip, &mut text);
     text.push_str(";proto=");
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn forwarded_is_quoted_where_it_must_be() {
         let of = |ip: &str, host: Option<&'static str>| {
-            forwarded(ip.parse().ok(), Scheme::Https, host.map(str::as_bytes))
+            forwarded(ip.parse().ok(), ClientScheme::Https, host.map(str::as_bytes))
         };
         assert_eq!(of("192.0.2.1", Some("a.test")), "for=192.0.2.1;proto=https;host=a.test");
         assert_eq!(

@@ -6,7 +6,7 @@
 //! brings the rest back. Where many connections of a worker are quiet at once, those above a number do not get
 //! that second: memory that is freed later stays with the process.
 //!
-//! One timer does for all bounds of a connection. It rings once a second, or more often where a bound is
+//! One timer does for all bounds of a connection ([`DeadlineTimer`]). It rings once a second, or more often where a bound is
 //! shorter, and looks at when things began: a request costs no timer.
 
 mod conversation;
@@ -15,58 +15,52 @@ mod refuse;
 mod response;
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::StatusCode;
-use offramp_http::h1::{Limits as GuardLimits, Phase};
+use offramp_http::h1::{HeadLimits, Phase};
 use offramp_http::head::{self, Response};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::answer::Refusal;
+use super::answer::ErrorReply;
 use super::body::Reply;
-use super::exchange::{self, Client, Request};
-use super::intake::{Ending, GuardState, Intake, Stop};
+use super::deadlines::{DeadlineTimer, Deadlines, Look, SOONEST, TICK};
+use super::exchange::{self, IncomingRequest, RequestTransport};
+use super::intake::{Ending, GuardState, ReadStop, RequestReader};
 use super::line::ClientConnection;
 use super::session::{Leave, Session};
 use super::transport::Transport;
 use super::tunnel::Switch;
 use super::{h2, tunnel};
 use crate::closing::farewell;
-use crate::live::Protocol;
-use crate::snapshot::http::HttpLimits;
+use crate::live::ConnectionProtocol;
+use crate::snapshot::http::RequestLimits;
 use conversation::Conversation;
 use refuse::refuse;
 
-/// How often bounds are looked at, at the least; also how long a client is quiet before it keeps nothing.
-const TICK: Duration = Duration::from_secs(1);
-/// How many connections of a worker may keep memory for requests while they are quiet.
+/// Connections of a worker that may keep memory for requests while they are quiet.
 const WARM: usize = 128;
 
-/// How far before its time an alarm is asked, in milliseconds: more than what the coarse clock may lag behind.
-const COARSE: u64 = 50;
-/// The least time until a quiet connection is looked at again.
-const SOONEST: Duration = Duration::from_millis(10);
-
-/// What a response has to know of its request.
+/// The properties of a request that its response depends on.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
-    /// Whether the response has no body, by HEAD.
+struct ResponseTraits {
+    /// The response has no body, by HEAD.
     head: bool,
-    /// Whether the client knows HTTP/1.0 only.
+    /// The client knows HTTP/1.0 only.
     http10: bool,
-    /// Whether the client may send another request.
+    /// The client may send another request.
     keep_alive: bool,
-    /// Whether the client wants trailers.
+    /// The client wants trailers.
     trailers: bool,
 }
 
-/// How a turn with requests ended.
-enum Turn {
+/// The end of a turn with requests.
+enum ServeEnd {
     /// The client is quiet.
     Idle,
     /// The client is done, or the last response said `close`, or another protocol follows.
@@ -74,52 +68,36 @@ enum Turn {
     /// The guard stopped it, and everything before was answered.
     Stopped,
     /// A head that the guard let pass is refused.
-    Refused(Refusal, Box<head::Request>),
+    Refused(ErrorReply, Box<head::Request>),
     /// The connection has to end.
     Ended(Close),
     /// The head of a request did not come in time.
     HeaderTimeout,
 }
 
-/// What bounds a connection.
-#[derive(Clone, Copy)]
-struct Bounds {
-    header: Duration,
-    keepalive: Duration,
-    idle: Duration,
-    tick: Duration,
-}
-
-impl Bounds {
-    fn new(limits: &HttpLimits, idle: Duration) -> Self {
-        let (header, keepalive) = (limits.request_header_timeout, limits.keepalive_timeout);
-        let tick = TICK.min(header).min(keepalive).min(idle);
-        Self { header, keepalive, idle, tick }
-    }
-}
-
 /// Serves the requests of a connection until it ends.
 pub(crate) async fn serve(
     session: Rc<Session>,
     transport: Transport,
-    limits: &HttpLimits,
+    limits: &RequestLimits,
     idle: Duration,
 ) -> Close {
-    let bounds = Bounds::new(limits, idle);
-    let guard_state = GuardState::new(GuardLimits {
+    let deadlines = Deadlines::new(limits, idle);
+    let guard_state = GuardState::new(HeadLimits {
         head: limits.request_header_size,
         target: limits.request_target_size,
         fields: u16::try_from(limits.request_headers).unwrap_or(u16::MAX),
         connect: false,
     });
-    let line = ClientConnection::new(transport, guard_state, Rc::clone(&session.worker.heads));
-    let exchange = |request| exchange::serve(Rc::clone(&session), Client::Line(Rc::clone(&line)), request);
+    let line = ClientConnection::new(transport, guard_state, Rc::clone(&session.http.heads));
+    let exchange =
+        |request| exchange::serve(Rc::clone(&session), RequestTransport::Line(Rc::clone(&line)), request);
     let turn = loop {
-        if let Some(close) = parked(&session, &line, bounds).await {
-            break Turn::Ended(close);
+        if let Some(close) = parked(&session, &line, deadlines).await {
+            break ServeEnd::Ended(close);
         }
-        match busy(&session, &line, &exchange, bounds).await {
-            Turn::Idle => {}
+        match busy(&session, &line, &exchange, deadlines).await {
+            ServeEnd::Idle => {}
             turn => break turn,
         }
     };
@@ -127,20 +105,27 @@ pub(crate) async fn serve(
     let Some(line) = Rc::into_inner(line) else { return Cause::Internal.into() };
     let ClientConnection { guard_state, switch, intake, .. } = line;
     // What is left to do is rare, and as large as all the rest.
-    Box::pin(last(session, turn, (guard_state, intake.into_inner()), switch.into_inner(), limits, idle)).await
+    let leftover = Leftover { guard_state, intake: intake.into_inner(), switch: switch.into_inner() };
+    Box::pin(last(session, turn, leftover, limits, idle)).await
 }
 
-/// What follows the last turn with requests.
+/// The parts of a connection that are left when its last request is over.
+struct Leftover {
+    guard_state: Rc<GuardState>,
+    intake: RequestReader,
+    switch: Option<Switch>,
+}
+
+/// Ends a connection after its last turn with requests, or goes on with another protocol.
 async fn last(
     session: Rc<Session>,
-    turn: Turn,
-    (guard_state, mut intake): (Rc<GuardState>, Intake),
-    switch: Option<Switch>,
-    limits: &HttpLimits,
+    turn: ServeEnd,
+    Leftover { guard_state, mut intake, switch }: Leftover,
+    limits: &RequestLimits,
     idle: Duration,
 ) -> Close {
     let close = match (turn, guard_state.stopped.get()) {
-        (Turn::Done, _) => match switch {
+        (ServeEnd::Done, _) => match switch {
             Some(switch) => {
                 guard_state.switched();
                 let early = intake.take_held();
@@ -154,20 +139,22 @@ async fn last(
             // Closed after a response that said so, or because the client had ended.
             None => session.leaves().map_or(Cause::ClientClosed, Leave::cause).into(),
         },
-        (Turn::Stopped, Stop::Http2) => return upgrade_to_h2(session, intake, limits, idle).await,
-        (Turn::Stopped, Stop::Refused(fault)) if guard_state.reported.get() => Refusal::fault(fault).close,
-        (Turn::Stopped, Stop::Refused(fault)) => {
-            let held = intake.take_held();
-            refuse(&session, &mut intake, &Refusal::fault(fault), &held).await
+        (ServeEnd::Stopped, ReadStop::Http2) => return upgrade_to_h2(session, intake, limits, idle).await,
+        (ServeEnd::Stopped, ReadStop::Refused(fault)) if guard_state.reported.get() => {
+            ErrorReply::fault(fault).close
         }
-        (Turn::Refused(refusal, head), _) => refuse(&session, &mut intake, &refusal, head.bytes()).await,
-        (Turn::HeaderTimeout, _) => {
-            let refusal = Refusal::new(StatusCode::REQUEST_TIMEOUT, Cause::RequestHeaderTimeout);
+        (ServeEnd::Stopped, ReadStop::Refused(fault)) => {
+            let held = intake.take_held();
+            refuse(&session, &mut intake, &ErrorReply::fault(fault), &held).await
+        }
+        (ServeEnd::Refused(refusal, head), _) => refuse(&session, &mut intake, &refusal, head.bytes()).await,
+        (ServeEnd::HeaderTimeout, _) => {
+            let refusal = ErrorReply::new(StatusCode::REQUEST_TIMEOUT, Cause::RequestHeaderTimeout);
             let held = intake.take_held();
             refuse(&session, &mut intake, &refusal, &held).await
         }
-        (Turn::Ended(close), _) => close,
-        (Turn::Idle | Turn::Stopped, _) => Cause::ClientClosed.into(),
+        (ServeEnd::Ended(close), _) => close,
+        (ServeEnd::Idle | ServeEnd::Stopped, _) => Cause::ClientClosed.into(),
     };
     close_down(&session, &mut intake, close).await
 }
@@ -176,16 +163,15 @@ async fn last(
 /// when the connection has its greatest age, a client still has a moment to ask ([`Session::grace`]): its request may be
 /// on its way, and it cannot know if one that gets no answer was served. The end of the client's certificate is the end
 /// of the connection.
-async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> Option<Close> {
-    let fresh = session.begun.get() == 0;
-    let patience = if fresh { bounds.header } else { bounds.keepalive };
-    let quiet = coarse_ms().saturating_sub(session.touched.get());
+async fn parked(session: &Session, line: &ClientConnection, deadlines: Deadlines) -> Option<Close> {
+    let fresh = session.requests.begun.get() == 0;
+    let patience = if fresh { deadlines.header } else { deadlines.keepalive };
+    let quiet = coarse_ms().saturating_sub(session.requests.touched.get());
     let mut end = Instant::now() + patience.saturating_sub(Duration::from_millis(quiet));
-    let (mut place, mut leaving) = (None, None);
-    let mut alarm = pin!(sleep_until(next_look(session, end, leaving)));
-    let cut = &session.worker.cut;
-    let outcome = poll_fn(|cx| {
-        place.get_or_insert_with(|| cut.remember(cx.waker()));
+    let mut leaving = None;
+    let alarm = pin!(sleep_until(next_look(session, end, leaving)));
+    let mut timer = DeadlineTimer::new(alarm);
+    poll_fn(|cx| {
         let intake = &mut *line.intake.borrow_mut();
         if let Some(cause) = session.end() {
             let_go(cx, session, intake);
@@ -207,39 +193,38 @@ async fn parked(session: &Session, line: &ClientConnection, bounds: Bounds) -> O
                 leaving = Some(cause);
                 let grace = if fresh { TICK } else { grace };
                 end = end.min(Instant::now() + grace);
-                alarm.as_mut().reset(next_look(session, end, leaving));
+                timer.reset(next_look(session, end, leaving));
             }
-            if alarm.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
+            let looked = timer.poll(cx, || {
+                let now = Instant::now();
+                if session.certificate_has_expired() {
+                    Look::End(Cause::ClientCertificateExpired)
+                } else if now >= end {
+                    Look::End(leaving.unwrap_or(Cause::IdleTimeout))
+                } else {
+                    // The clock was set back, or the coarse one lags.
+                    Look::Again(next_look(session, end, leaving) - now)
+                }
+            });
+            if let Some(cause) = ready!(looked) {
+                return Poll::Ready(Some(cause.into()));
             }
-            if session.certificate_has_expired() {
-                return Poll::Ready(Some(Cause::ClientCertificateExpired.into()));
-            }
-            if Instant::now() >= end {
-                return Poll::Ready(Some(leaving.unwrap_or(Cause::IdleTimeout).into()));
-            }
-            // The clock was set back, or the coarse one lags.
-            alarm.as_mut().reset(next_look(session, end, leaving));
         }
     })
-    .await;
-    if let Some(place) = place {
-        cut.forget(place);
-    }
-    outcome
+    .await
 }
 
 /// Says goodbye on a connection that is cut while nothing is under way on it, so that nothing is lost: as far as the
 /// kernel takes it at once.
-fn let_go(cx: &mut Context<'_>, session: &Session, intake: &mut Intake) {
-    if session.worker.cut.is_now() && session.begun.get() > 0 {
+fn let_go(cx: &mut Context<'_>, session: &Session, intake: &mut RequestReader) {
+    if session.worker.drain.is_cut() && session.requests.begun.get() > 0 {
         session.left.set(true);
         let _ = intake.transport.poll_shutdown(cx);
     }
 }
 
-/// When a quiet connection is looked at: at its end, at that of the client's certificate, or at its greatest age, unless
-/// it is `leaving` already.
+/// Next time to look at a quiet connection: at its end, at that of the client's certificate, or at its greatest
+/// age, unless it is `leaving` already.
 fn next_look(session: &Session, end: Instant, leaving: Option<Cause>) -> Instant {
     let age = session.age_left().filter(|_| leaving.is_none());
     let left = [session.certificate_left(), age].into_iter().flatten().min();
@@ -255,75 +240,69 @@ struct Warm<'s> {
 
 impl<'s> Warm<'s> {
     fn new(session: &'s Session) -> Self {
-        let count = &session.worker.warm;
+        let count = &session.http.warm;
         count.set(count.get() + 1);
-        Self { session, before: session.begun.get() }
+        Self { session, before: session.requests.begun.get() }
     }
 
-    /// Whether there are more than may be quiet. Not before there was a request, or bytes that are none would
-    /// have memory taken and given up without end.
+    /// Returns true if there are more than may be quiet. Not before there was a request, or bytes that are none
+    /// would have memory taken and given up without end.
     fn is_one_too_many(&self) -> bool {
-        self.session.worker.warm.get() > WARM && self.session.begun.get() > self.before
+        self.session.http.warm.get() > WARM && self.session.requests.begun.get() > self.before
     }
 }
 
 impl Drop for Warm<'_> {
     fn drop(&mut self) {
-        let count = &self.session.worker.warm;
+        let count = &self.session.http.warm;
         count.set(count.get() - 1);
     }
 }
 
 /// Serves requests until there is a reason to stop.
-async fn busy<S, F>(session: &Session, line: &Rc<ClientConnection>, exchange: &S, bounds: Bounds) -> Turn
+async fn busy<S, F>(
+    session: &Session,
+    line: &Rc<ClientConnection>,
+    exchange: &S,
+    deadlines: Deadlines,
+) -> ServeEnd
 where
-    S: Fn(Request) -> F,
+    S: Fn(IncomingRequest) -> F,
     F: Future<Output = Response<Reply>>,
 {
     line.intake.borrow_mut().transport.keep_buffer(true);
     let warm = Warm::new(session);
     let mut conversation = Box::new(Conversation::new(session, line, exchange));
-    let mut alarm = pin!(sleep(bounds.tick));
-    let (cut, mut place, mut due) = (&session.worker.cut, None, 0);
+    let alarm = pin!(sleep(deadlines.tick));
+    let mut timer = DeadlineTimer::new(alarm);
+    let mut driven = false;
     let turn = poll_fn(|cx| {
-        place.get_or_insert_with(|| {
+        if !std::mem::replace(&mut driven, true) {
             line.driven_by(cx.waker());
-            cut.remember(cx.waker())
-        });
+        }
         if let Some(cause) = session.end() {
             if conversation.is_quiet() && line.guard_state.phase() == Phase::Idle {
                 let_go(cx, session, &mut line.intake.borrow_mut());
             }
-            return Poll::Ready(Turn::Ended(cause.into()));
+            return Poll::Ready(ServeEnd::Ended(cause.into()));
         }
         if session.leaves().is_some() {
             conversation.leave();
         }
         let outcome = conversation.poll(cx);
-        // Only streams of HTTP/2 are taken over by somebody.
-        session.newborn.take();
+        // Only streams of HTTP/2 claim their records.
+        session.requests.unclaimed.take();
         if outcome.is_ready() {
             return outcome;
         }
-        let quiet = conversation.is_quiet() && session.in_flight() == 0;
+        let quiet = conversation.is_quiet() && session.requests.in_flight() == 0;
         if quiet && warm.is_one_too_many() && line.guard_state.phase() == Phase::Idle {
-            return Poll::Ready(Turn::Idle);
+            return Poll::Ready(ServeEnd::Idle);
         }
-        // It was asked when it was set, and asking costs more than the time of day.
-        let now = coarse_ms();
-        if now + COARSE < due {
-            return Poll::Pending;
-        }
-        let turn = poll_alarm(cx, alarm.as_mut(), session, &line.guard_state, bounds, quiet);
-        let left = alarm.deadline().saturating_duration_since(Instant::now());
-        due = now + u64::try_from(left.as_millis()).unwrap_or(u64::MAX / 2);
-        turn
+        timer.poll_end(cx, || look(session, &line.guard_state, deadlines, quiet))
     })
     .await;
-    if let Some(place) = place {
-        cut.forget(place);
-    }
-    if matches!(turn, Turn::Ended(_)) && conversation.is_cut() {
+    if matches!(turn, ServeEnd::Ended(_)) && conversation.is_cut() {
         line.intake.borrow_mut().ending = Ending::Reset;
     }
     drop((conversation, warm));
@@ -332,53 +311,46 @@ where
     turn
 }
 
-/// Looks at the bounds when the alarm rings.
-fn poll_alarm(
-    cx: &mut Context<'_>,
-    mut alarm: Pin<&mut Sleep>,
-    session: &Session,
-    guard_state: &GuardState,
-    bounds: Bounds,
-    quiet: bool,
-) -> Poll<Turn> {
-    while alarm.as_mut().poll(cx).is_ready() {
-        let now = coarse_ms();
-        let since = |moment: u64| Duration::from_millis(now.saturating_sub(moment));
-        let mut next = bounds.tick;
-        let begun = guard_state.head_since.get();
-        if begun > 0 && session.in_flight() == 0 {
-            let left = bounds.header.saturating_sub(since(begun));
-            if left.is_zero() {
-                return Poll::Ready(Turn::HeaderTimeout);
-            }
-            next = next.min(left);
+/// Looks at the bounds of a connection with memory for requests; `quiet` if none is under way.
+fn look(session: &Session, guard_state: &GuardState, deadlines: Deadlines, quiet: bool) -> Look<ServeEnd> {
+    let now = coarse_ms();
+    let since = |moment: u64| Duration::from_millis(now.saturating_sub(moment));
+    let mut next = deadlines.tick;
+    let begun = guard_state.head_since.get();
+    if begun > 0 && session.requests.in_flight() == 0 {
+        let left = deadlines.header.saturating_sub(since(begun));
+        if left.is_zero() {
+            return Look::End(ServeEnd::HeaderTimeout);
         }
-        if quiet && guard_state.phase() == Phase::Idle {
-            let left = bounds.tick.saturating_sub(since(session.touched.get().max(guard_state.moved.get())));
-            if left.is_zero() {
-                return Poll::Ready(Turn::Idle);
-            }
-            next = next.min(left);
-        }
-        if !guard_state.drained.get() && since(guard_state.moved.get()) >= bounds.idle {
-            return Poll::Ready(Turn::Ended(hung(session)));
-        }
-        for record in session.live() {
-            if let Some(moved) = record.still_since()
-                && since(moved.max(guard_state.moved.get())) >= record.idle.get().unwrap_or(bounds.idle)
-            {
-                record.end(Cause::IdleTimeout);
-                return Poll::Ready(Turn::Ended(Cause::IdleTimeout.into()));
-            }
-        }
-        alarm.as_mut().reset(Instant::now() + next);
+        next = next.min(left);
     }
-    Poll::Pending
+    if quiet && guard_state.phase() == Phase::Idle {
+        let left =
+            deadlines.tick.saturating_sub(since(session.requests.touched.get().max(guard_state.moved.get())));
+        if left.is_zero() {
+            return Look::End(ServeEnd::Idle);
+        }
+        next = next.min(left);
+    }
+    if !guard_state.drained.get() && since(guard_state.moved.get()) >= deadlines.idle {
+        return Look::End(ServeEnd::Ended(hung(session)));
+    }
+    if session.is_overdue() {
+        session.requests.all_open().iter().for_each(|record| record.end(Cause::MaxAge));
+        return Look::End(ServeEnd::Ended(Cause::MaxAge.into()));
+    }
+    for record in session.requests.all_open() {
+        if let Some(cause) = deadlines.end_of(&record, now, guard_state.moved.get()) {
+            record.end(cause);
+            return Look::End(ServeEnd::Ended(cause.into()));
+        }
+    }
+    Look::Again(next)
 }
 
 /// The client takes nothing of what waits for it.
 fn hung(session: &Session) -> Close {
-    for record in session.live() {
+    for record in session.requests.all_open() {
         record.end(Cause::ClientHung);
     }
     Cause::ClientHung.into()
@@ -387,26 +359,26 @@ fn hung(session: &Session) -> Close {
 /// A client that speaks HTTP/2 at once (RFC 9113 §3.3).
 async fn upgrade_to_h2(
     session: Rc<Session>,
-    mut intake: Intake,
-    limits: &HttpLimits,
+    mut intake: RequestReader,
+    limits: &RequestLimits,
     idle: Duration,
 ) -> Close {
     // Over TLS it is agreed on by ALPN only.
     if session.brief.tls.is_some() {
         let close = Close::from(Cause::BadRequest).with_detail("HTTP/2 without ALPN");
-        let refusal = Refusal::new(StatusCode::BAD_REQUEST, close);
+        let refusal = ErrorReply::new(StatusCode::BAD_REQUEST, close);
         let held = intake.take_held();
         let close = refuse(&session, &mut intake, &refusal, &held).await;
         return close_down(&session, &mut intake, close).await;
     }
     let early = intake.take_held();
-    session.worker.live.speaks(session.live, Protocol::H2);
+    session.worker.live.speaks(session.live, ConnectionProtocol::H2);
     h2::serve(session, intake.transport, early, limits, idle).await
 }
 
 /// Says goodbye. The client may be in the middle of sending, and must not be reset while it reads what was
 /// said last.
-async fn close_down(session: &Session, intake: &mut Intake, close: Close) -> Close {
+async fn close_down(session: &Session, intake: &mut RequestReader, close: Close) -> Close {
     let close = match intake.failed.take() {
         Some(error) if close.cause != Cause::Drain => intake.transport.close(&error),
         _ => close,
@@ -419,7 +391,7 @@ async fn close_down(session: &Session, intake: &mut Intake, close: Close) -> Clo
         intake.transport.socket().reset_on_close();
         return close;
     }
-    if gone || session.worker.cut.is_now() {
+    if gone || session.worker.drain.is_cut() {
         return close;
     }
     session.left.set(true);
@@ -433,7 +405,8 @@ async fn close_down(session: &Session, intake: &mut Intake, close: Close) -> Clo
     }
     let farewell = farewell(&session.worker, intake.transport.socket(), &[]);
     if close.cause == Cause::IdleTimeout {
-        // A request may be on its way: its client is to see an end and no reset. Who sends none needs no long wait.
+        // A request may be on its way: its client is to see an end and no reset. A client that sends none needs no
+        // long wait.
         let _ = tokio::time::timeout(TICK, farewell).await;
     } else {
         farewell.await;

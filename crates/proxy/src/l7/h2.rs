@@ -1,11 +1,11 @@
 //! An HTTP/2 connection (RFC 9113): frames, windows and streams, each of which has a task of the same thread, because
 //! any of them may be the one that can go on. Tasks serve one stream after the other.
 //!
-//! The protocol is [`offramp_http::h2::Connection`], which has no I/O. [`connection`] moves its bytes, and the [`table`]
-//! has it, which the tasks share: it says what there is room for ([`memory`]), and which streams read before others.
-//! [`receive`] has requests served. A task ([`stream`], run by a [`runner`]) takes a request's content from the table and
-//! puts its response there through its [`handle`]. A stream that is dropped is reset, so who stands still for too long is
-//! dropped.
+//! The protocol is [`offramp_http::h2::Connection`], which has no I/O. [`connection`] moves its bytes, and the
+//! [`table`] has it, which the tasks share: it says what there is room for ([`memory`]), and which streams read
+//! before others. [`receive`] has requests served. A task ([`stream`], run by a [`runner`]) takes a request's
+//! content from the table and puts its response there through its [`handle`]. A dropped stream is reset, so a
+//! stream that stands still for too long is dropped.
 
 mod connection;
 mod content;
@@ -19,7 +19,7 @@ mod runner;
 mod stream;
 mod table;
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, ready};
@@ -30,21 +30,18 @@ use offramp_net::clock::coarse_ms;
 use offramp_observe::{Cause, Close};
 use tokio::time::{Instant, sleep};
 
+use super::deadlines::{DeadlineTimer, Deadlines, Look, SOONEST, TICK};
 use super::session::Session;
 use super::transport::Transport;
 use crate::closing::farewell;
-use crate::snapshot::http::HttpLimits;
+use crate::snapshot::http::RequestLimits;
 use connection::{Connection, Fall};
 pub(crate) use content::StreamContent;
 pub(crate) use hints::Hints;
+pub(crate) use memory::{AHEAD as USUAL_AHEAD, WindowLoan};
 pub(crate) use runner::Runners;
 
-/// How often bounds are looked at, at the least.
-const TICK: Duration = Duration::from_secs(1);
-/// How much the coarse clock may lag behind, so that a bound is not looked at too early again and again.
-const COARSE: Duration = Duration::from_millis(offramp_net::clock::COARSE_MS);
-
-/// What is said of a connection whose client broke a rule.
+/// Event of a connection with a client that broke a rule.
 fn broken_rule(violation: &Violation) -> Close {
     let cause =
         if violation.code == Code::ENHANCE_YOUR_CALM { Cause::H2Flood } else { Cause::H2ProtocolError };
@@ -56,14 +53,14 @@ pub(crate) async fn serve(
     session: Rc<Session>,
     transport: Transport,
     early: Vec<u8>,
-    limits: &HttpLimits,
+    limits: &RequestLimits,
     idle: Duration,
 ) -> Close {
     let mut connection = Box::new(Connection::new(Rc::clone(&session), transport, early, limits, idle));
-    let close = drive(&session, &mut connection, Bounds::new(limits, idle)).await;
-    for record in session.live() {
+    let close = drive(&session, &mut connection, Deadlines::new(limits, idle)).await;
+    for record in session.requests.all_open() {
         record.cancel(match close.cause {
-            cause @ (Cause::Drain | Cause::ClosedByOperator) => cause,
+            cause @ (Cause::Drain | Cause::ClosedByOperator | Cause::MaxAge) => cause,
             _ => Cause::ClientAborted,
         });
     }
@@ -76,7 +73,7 @@ pub(crate) async fn serve(
     outside_of_requests(&session, faults, close)
 }
 
-/// What the event of the connection says where streams ended that no request tells of.
+/// Event of a connection, if streams ended without a request that reports it.
 fn outside_of_requests(session: &Session, faults: Faults, close: Close) -> Close {
     match faults.last {
         Some(code) if !matches!(close.cause, Cause::H2ProtocolError | Cause::H2Flood) => {
@@ -88,29 +85,12 @@ fn outside_of_requests(session: &Session, faults: Faults, close: Close) -> Close
     }
 }
 
-/// What bounds a connection.
-#[derive(Clone, Copy)]
-struct Bounds {
-    header: Duration,
-    keepalive: Duration,
-    idle: Duration,
-    tick: Duration,
-}
-
-impl Bounds {
-    fn new(limits: &HttpLimits, idle: Duration) -> Self {
-        let (header, keepalive) = (limits.request_header_timeout, limits.keepalive_timeout);
-        Self { header, keepalive, idle, tick: TICK.min(header).min(keepalive).min(idle) }
-    }
-}
-
 /// Polls a connection until it ends. A connection without streams gets GOAWAY and a moment to end.
-async fn drive(session: &Rc<Session>, connection: &mut Connection, bounds: Bounds) -> Close {
-    let mut alarm = pin!(sleep(bounds.tick));
-    let cut = &session.worker.cut;
-    let (mut place, mut leaving, mut asleep) = (None, None, false);
-    let close = poll_fn(|cx| {
-        place.get_or_insert_with(|| cut.remember(cx.waker()));
+async fn drive(session: &Rc<Session>, connection: &mut Connection, deadlines: Deadlines) -> Close {
+    let alarm = pin!(sleep(deadlines.tick));
+    let mut timer = DeadlineTimer::new(alarm);
+    let (mut leaving, mut asleep) = (None, false);
+    poll_fn(|cx| {
         if let Some(cause) = session.end() {
             if cause == Cause::ClosedByOperator {
                 connection.hang_up(Code::NO_ERROR);
@@ -131,79 +111,70 @@ async fn drive(session: &Rc<Session>, connection: &mut Connection, bounds: Bound
             // Something has come, or is to end: the bounds are looked at again.
             if asleep && (leaving.is_some() || !connection.is_quiet()) {
                 asleep = false;
-                alarm.as_mut().reset(Instant::now() + bounds.tick);
+                timer.reset(Instant::now() + deadlines.tick);
             }
-            if alarm.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            match look(session, connection, bounds, &mut leaving) {
-                Look::End(close) => return Poll::Ready(close),
-                Look::Again(after) => {
-                    asleep = after > bounds.tick;
-                    alarm.as_mut().reset(Instant::now() + after);
-                }
+            let looked = timer.poll(cx, || {
+                let look = look(session, connection, deadlines, &mut leaving);
+                asleep = matches!(look, Look::Again(after) if after > deadlines.tick);
+                look
+            });
+            if let Some(close) = ready!(looked) {
+                return Poll::Ready(close);
             }
         }
     })
-    .await;
-    if let Some(place) = place {
-        cut.forget(place);
-    }
-    close
+    .await
 }
 
-/// What a look at the bounds comes to.
-enum Look {
-    End(Close),
-    /// The next look is to come after this time.
-    Again(Duration),
-}
-
-/// Looks at the bounds of a connection. Where nothing is under way on it, the next look is when it is to end: a quiet
-/// connection wakes nobody.
+/// Looks at the bounds of a connection. If nothing is under way on it, the next look is when it is to end: a quiet
+/// connection causes no wake-ups.
 fn look(
     session: &Session,
     connection: &mut Connection,
-    bounds: Bounds,
+    deadlines: Deadlines,
     leaving: &mut Option<(Cause, u64)>,
-) -> Look {
+) -> Look<Close> {
     let now = coarse_ms();
     let since = |moment: u64| Duration::from_millis(now.saturating_sub(moment));
     // A client that takes nothing more gets no GOAWAY.
-    if connection.stuck_since().is_some_and(|moment| since(moment) >= bounds.idle) {
+    if connection.stuck_since().is_some_and(|moment| since(moment) >= deadlines.idle) {
         return Look::End(Cause::IdleTimeout.into());
     }
-    let awaiting = connection.awaiting_since().map(|moment| bounds.header.saturating_sub(since(moment)));
+    let awaiting = connection.awaiting_since().map(|moment| deadlines.header.saturating_sub(since(moment)));
     if awaiting.is_some_and(|left| left.is_zero()) {
         connection.hang_up(Code::NO_ERROR);
         session.unreported.set(true);
         return Look::End(Cause::RequestHeaderTimeout.into());
     }
-    drop_stalled(session, now, bounds.idle);
+    // Streams that were dropped for it have had a tick to say so.
+    if session.is_overdue() && session.requests.in_flight() == 0 {
+        return Look::End(Cause::MaxAge.into());
+    }
+    drop_late(session, now, deadlines);
     let idle = {
         let table = &mut connection.table().borrow_mut();
-        // A stream whose request is reported may still get its response first.
+        // A stream may still get its response after its request was reported.
         table.end_lingering(now);
         table.save_memory();
-        table.drop_blocked(now, u64::try_from(bounds.idle.as_millis()).unwrap_or(u64::MAX));
-        session.in_flight() == 0 && table.is_empty() && table.connection.output().is_empty()
+        table.drop_blocked(now, u64::try_from(deadlines.idle.as_millis()).unwrap_or(u64::MAX));
+        session.requests.in_flight() == 0 && table.is_empty() && table.connection.output().is_empty()
     };
-    let quiet = since(session.touched.get());
-    let resting = idle && quiet >= bounds.tick;
+    let quiet = since(session.requests.touched.get());
+    let resting = idle && quiet >= deadlines.tick;
     connection.rest(resting);
     if resting {
         session.rest();
     }
     match *leaving {
-        None if idle && quiet >= bounds.keepalive => {
+        None if idle && quiet >= deadlines.keepalive => {
             *leaving = Some((Cause::IdleTimeout, now));
             connection.leave();
         }
         None if resting => {
-            let left = (bounds.keepalive - quiet).min(awaiting.unwrap_or(Duration::MAX));
+            let left = (deadlines.keepalive - quiet).min(awaiting.unwrap_or(Duration::MAX));
             let left = left.min(session.certificate_left().unwrap_or(Duration::MAX));
             let left = left.min(session.age_left().unwrap_or(Duration::MAX));
-            return Look::Again(left.max(COARSE));
+            return Look::Again(left.max(SOONEST));
         }
         // One that does not answer the PING has had time enough.
         Some((cause, moment)) if since(moment) >= TICK => {
@@ -214,10 +185,10 @@ fn look(
         }
         _ => {}
     }
-    Look::Again(bounds.tick)
+    Look::Again(deadlines.tick)
 }
 
-/// How a connection ended: by `ordinary`, unless something failed.
+/// Cause of the end of a connection: `ordinary`, unless something failed.
 fn verdict(connection: &Connection, outcome: Result<(), Fall>, ordinary: Cause) -> Close {
     match outcome {
         Ok(()) => ordinary.into(),
@@ -226,21 +197,19 @@ fn verdict(connection: &Connection, outcome: Result<(), Fall>, ordinary: Cause) 
     }
 }
 
-/// Drops the streams on which nothing has moved for too long: a client that gives no window, or a server
-/// that has no more to say.
-fn drop_stalled(session: &Session, now: u64, idle: Duration) {
-    for record in session.live() {
-        if let Some(moved) = record.still_since()
-            && Duration::from_millis(now.saturating_sub(moved)) >= record.idle.get().unwrap_or(idle)
-        {
-            record.cancel(Cause::IdleTimeout);
+/// Drops the streams that are over their time, and those on which nothing has moved for too long: a client that gives no
+/// window, or a server that has no more to say.
+fn drop_late(session: &Session, now: u64, deadlines: Deadlines) {
+    for record in session.requests.all_open() {
+        if let Some(cause) = deadlines.end_of(&record, now, 0) {
+            record.cancel(cause);
         }
     }
 }
 
 /// Sends what waits, and closes.
 async fn end(session: &Session, connection: &mut Connection, close: &Close) {
-    if session.worker.cut.is_now() || matches!(close.cause, Cause::ClientReset | Cause::ClientVanished) {
+    if session.worker.drain.is_cut() || matches!(close.cause, Cause::ClientReset | Cause::ClientVanished) {
         return;
     }
     session.left.set(true);

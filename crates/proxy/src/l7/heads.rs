@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use offramp_http::head::Request;
 
-/// How many heads are kept; more are rarely read at a time.
+/// Heads that are kept; more are rarely read at a time.
 const MOST: usize = 64;
 /// The most memory of a head that is kept, in bytes.
 const LARGEST: usize = 8 * 1024;
@@ -20,7 +20,7 @@ impl Heads {
         self.0.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Keeps one whose request is over, unless there are enough or it is large.
+    /// Keeps the memory of an ended request, unless there is enough or it is large.
     pub(crate) fn put(&self, head: Box<Request>) {
         let mut kept = self.0.borrow_mut();
         if kept.len() < MOST && head.fields.memory() <= LARGEST {

@@ -5,32 +5,32 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use offramp_http::body::Frame;
-use offramp_http::h1::Framing;
+use offramp_http::h1::RequestFraming;
 use offramp_upstream::{Lent, PieceWriter};
 
 use super::body::BodyError;
-use super::content::{Broken, Chunked};
+use super::content::{Chunked, UploadError};
 use super::h2;
 use super::line::ClientConnection;
 
 /// The body of a request.
 pub(crate) enum Inbound {
-    /// There is none.
+    /// The request has no body.
     Empty,
     /// It comes on a stream of HTTP/2.
     Stream(h2::StreamContent),
     /// It comes on an HTTP/1 connection.
-    Line(Upload),
+    Line(Http1Upload),
 }
 
-/// The content of a request on an HTTP/1 connection. It is read from the connection when it is asked for. It
-/// does not keep the connection: whoever still has it when its request is over reads nothing more.
-pub(crate) struct Upload {
+/// The content of a request on an HTTP/1 connection. It is read from the connection when it is asked for. It does
+/// not keep the connection: a task that still has it when its request is over reads nothing more.
+pub(crate) struct Http1Upload {
     line: Weak<ClientConnection>,
-    /// Which request of the connection it belongs to.
+    /// The number of its request on the connection.
     serial: u64,
     content: UploadContent,
-    /// Whether the client is to be asked for it (RFC 9110 §10.1.1).
+    /// The client is to be asked for it (RFC 9110 §10.1.1).
     unasked: bool,
 }
 
@@ -40,18 +40,18 @@ enum UploadContent {
     Chunked(Box<Chunked>),
 }
 
-impl Upload {
+impl Http1Upload {
     /// The content of request `serial` of `line`; nothing where it has none.
     pub(super) fn new(
         line: &Rc<ClientConnection>,
         serial: u64,
-        framing: Framing,
+        framing: RequestFraming,
         unasked: bool,
     ) -> Option<Self> {
         let content = match framing {
-            Framing::None | Framing::Length(0) => return None,
-            Framing::Length(length) => UploadContent::Length(length),
-            Framing::Chunked => UploadContent::Chunked(Box::new(Chunked::new())),
+            RequestFraming::None | RequestFraming::Length(0) => return None,
+            RequestFraming::Length(length) => UploadContent::Length(length),
+            RequestFraming::Chunked => UploadContent::Chunked(Box::new(Chunked::new())),
         };
         Some(Self { line: Rc::downgrade(line), serial, content, unasked })
     }
@@ -67,7 +67,8 @@ impl Upload {
         }
     }
 
-    /// Lends the next piece of content of known length; see [`Intake::poll_lend`](super::intake::Intake::poll_lend).
+    /// Lends the next piece of content of known length; see
+    /// [`RequestReader::poll_lend`](super::intake::RequestReader::poll_lend).
     fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
         if !matches!(self.content, UploadContent::Length(1..)) {
             return Poll::Ready(Lent::Nothing);
@@ -77,7 +78,7 @@ impl Upload {
             line.ask(cx.waker());
         }
         let lent = line.intake.borrow_mut().poll_lend(cx, write);
-        line.await_body(lent.is_pending());
+        line.reader_asked(lent.is_pending());
         if let (UploadContent::Length(left), Poll::Ready(Lent::Taken(n))) = (&mut self.content, &lent) {
             *left = left.saturating_sub(*n as u64);
             if *left == 0 {
@@ -87,11 +88,11 @@ impl Upload {
         lent
     }
 
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Broken>>> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, UploadError>>> {
         if self.is_over() {
             return Poll::Ready(None);
         }
-        let Some(line) = self.line() else { return Poll::Ready(Some(Err(Broken::Gone))) };
+        let Some(line) = self.line() else { return Poll::Ready(Some(Err(UploadError::Gone))) };
         if std::mem::take(&mut self.unasked) {
             line.ask(cx.waker());
         }
@@ -99,7 +100,7 @@ impl Upload {
             UploadContent::Length(_) => line.intake.borrow_mut().poll_data(cx),
             UploadContent::Chunked(message) => line.intake.borrow_mut().poll_chunks(cx, message),
         };
-        line.await_body(data.is_pending());
+        line.reader_asked(data.is_pending());
         let data = ready!(data);
         if let (UploadContent::Length(left), Ok(data)) = (&mut self.content, &data) {
             *left = left.saturating_sub(data.as_ref().map_or(0, Bytes::len) as u64);
@@ -119,10 +120,10 @@ impl Upload {
     }
 }
 
-impl Drop for Upload {
+impl Drop for Http1Upload {
     fn drop(&mut self) {
         if let Some(line) = self.line() {
-            line.unwanted();
+            line.reader_leaves();
         }
     }
 }
@@ -155,14 +156,15 @@ impl Inbound {
         }
     }
 
-    /// What has come waits for long: it is not to keep other requests of the connection from coming.
+    /// Sets the content apart, which waits for long: it is not to keep other requests of the connection from
+    /// coming.
     pub(crate) fn set_apart(&self) {
         if let Self::Stream(content) = self {
             content.set_apart();
         }
     }
 
-    /// Whether nothing is to come.
+    /// Nothing is to come.
     pub(crate) fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
@@ -171,12 +173,12 @@ impl Inbound {
         }
     }
 
-    /// How many bytes of data are to come, where that is known.
+    /// The bytes of data that are to come, where that is known.
     pub(crate) fn length(&self) -> Option<u64> {
         match self {
             Self::Empty => Some(0),
             Self::Stream(content) => content.length(),
-            Self::Line(Upload { content: UploadContent::Length(left), .. }) => Some(*left),
+            Self::Line(Http1Upload { content: UploadContent::Length(left), .. }) => Some(*left),
             Self::Line(_) => None,
         }
     }

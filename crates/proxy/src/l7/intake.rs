@@ -1,8 +1,8 @@
 //! The client's direction of an HTTP/1 connection, behind a guard.
 //!
-//! The guard looks at every byte before anybody reads it. Heads are taken out whole, content as far as it has
-//! passed. Bytes stay where they arrived; only what the guard needs in one piece and did not get in one piece is
-//! put together. Of what the guard refuses nothing is given out, and nothing behind it.
+//! The guard looks at every byte before it is read. Heads are taken out whole, content as far as it has passed.
+//! Bytes stay where they arrived; only what the guard needs in one piece and did not get in one piece is put
+//! together. Of what the guard refuses nothing is given out, and nothing behind it.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -11,14 +11,14 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use offramp_http::Http1Fault;
-use offramp_http::h1::{Chunk, Guard, Limits, Outcome, Phase, RequestHead, Version};
+use offramp_http::h1::{Chunk, Guard, GuardOutcome, HeadLimits, Http1Version, Phase, RequestHead};
 use offramp_http::head;
 use offramp_net::Buffer;
 use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
 use offramp_upstream::{Lent, MOST_PARTS, PieceWriter};
 
-use super::content::{Broken, Chunked};
+use super::content::{Chunked, UploadError};
 use super::heads::Heads;
 use super::transport::Transport;
 
@@ -26,45 +26,45 @@ use super::transport::Transport;
 const PIECE: usize = 64 * 1024;
 /// From this size on a piece is one of many, and what comes with it is put together with it.
 const BULK: usize = 8 * 1024;
-/// How much content that nobody wants is dropped, so that the connection can go on. What lies there already is
-/// rarely more; whoever sends more is better told to stop.
+/// Bytes of unwanted content that are dropped, so that the connection can go on. What lies there already is rarely
+/// more; a client that sends more gets the end of the connection.
 const UNWANTED: usize = 64 * 1024;
 
-/// What the guard and the requests behind it tell each other.
+/// State that the guard and the requests behind it share.
 pub(crate) struct GuardState {
     guard: RefCell<Guard>,
-    limits: Limits,
-    /// When the head that is coming began, in milliseconds of the coarse clock; 0 while none is.
+    limits: HeadLimits,
+    /// Begin of the head that is coming, in milliseconds of the coarse clock; 0 while none is.
     pub(crate) head_since: Cell<u64>,
-    /// When the head that passed last had begun, where it did not come at once; else 0.
+    /// Begin of the latest head that has passed, if it did not come at once; else 0.
     pub(crate) began: Cell<u64>,
     /// The last request that passed.
     pub(crate) last: Cell<HeadFlags>,
-    /// When a byte was last read or written, in milliseconds of the coarse clock.
+    /// Time when a byte was last read or written, in milliseconds of the coarse clock.
     pub(crate) moved: Cell<u64>,
-    /// Whether everything that was written has reached the kernel.
+    /// Set while the kernel has all that was written.
     pub(crate) drained: Cell<bool>,
-    /// Whether a request in progress has reported what was refused.
+    /// Set once a request in progress has reported the refusal.
     pub(crate) reported: Cell<bool>,
-    /// Why nothing more is read.
-    pub(crate) stopped: Cell<Stop>,
+    /// Reason for which nothing more is read.
+    pub(crate) stopped: Cell<ReadStop>,
 }
 
-/// What is remembered of a request's head.
+/// Properties of a request's head that are remembered.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct HeadFlags {
-    /// Whether another protocol was asked for.
+    /// Set if another protocol was asked for.
     pub(crate) switches: bool,
-    /// Whether the client waits for `100 Continue`.
+    /// Set if the client waits for `100 Continue`.
     pub(crate) expects: bool,
-    /// Whether it is HTTP/1.0, which knows no interim responses.
+    /// Set for HTTP/1.0, which knows no interim responses.
     pub(crate) http10: bool,
 }
 
-/// Why nothing more is read.
+/// Reason for which nothing more is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// More may come.
+pub(crate) enum ReadStop {
+    /// More may be read.
     #[default]
     Not,
     /// The guard refused what came.
@@ -74,7 +74,7 @@ pub(crate) enum Stop {
 }
 
 impl GuardState {
-    pub(crate) fn new(limits: Limits) -> Rc<Self> {
+    pub(crate) fn new(limits: HeadLimits) -> Rc<Self> {
         Rc::new(Self {
             guard: RefCell::new(Guard::new(limits)),
             limits,
@@ -88,7 +88,7 @@ impl GuardState {
         })
     }
 
-    /// What the connection is in the middle of.
+    /// Phase of the connection.
     pub(crate) fn phase(&self) -> Phase {
         self.guard.borrow().phase()
     }
@@ -98,7 +98,7 @@ impl GuardState {
         self.guard.borrow_mut().stayed();
     }
 
-    /// The protocol changes.
+    /// Records that the protocol changes.
     pub(crate) fn switched(&self) {
         self.guard.borrow_mut().switched();
     }
@@ -108,7 +108,7 @@ impl GuardState {
         self.last.set(HeadFlags {
             switches: head.switches,
             expects: head.expects_continue,
-            http10: head.version == Version::Http10,
+            http10: head.version == Http1Version::Http10,
         });
     }
 
@@ -118,18 +118,18 @@ impl GuardState {
         let mut guard = self.guard.borrow_mut();
         let inspected = guard.inspect(bytes);
         match inspected.outcome {
-            Outcome::Head(head) => {
+            GuardOutcome::Head(head) => {
                 self.note(&head);
                 let mut request = heads.take();
                 match request.load(&head, &guard, &bytes[..inspected.pass]) {
                     Ok(()) => return Some((head, request, inspected.pass)),
                     // A method that the guard takes for one is one.
-                    Err(fault) => self.stopped.set(Stop::Refused(fault)),
+                    Err(fault) => self.stopped.set(ReadStop::Refused(fault)),
                 }
             }
-            Outcome::Http2 => self.stopped.set(Stop::Http2),
-            Outcome::Refused(fault) => self.stopped.set(Stop::Refused(fault)),
-            Outcome::Wait | Outcome::End | Outcome::Over => {}
+            GuardOutcome::Http2 => self.stopped.set(ReadStop::Http2),
+            GuardOutcome::Refused(fault) => self.stopped.set(ReadStop::Refused(fault)),
+            GuardOutcome::Wait | GuardOutcome::End | GuardOutcome::Over => {}
         }
         if guard.phase() == Phase::Head && self.head_since.get() == 0 {
             self.head_since.set(coarse_ms().max(1));
@@ -140,50 +140,50 @@ impl GuardState {
     /// The same for content: how many of `bytes` have passed.
     fn content(&self, bytes: &[u8]) -> usize {
         let inspected = self.guard.borrow_mut().inspect(bytes);
-        if let Outcome::Refused(fault) = inspected.outcome {
-            self.stopped.set(Stop::Refused(fault));
+        if let GuardOutcome::Refused(fault) = inspected.outcome {
+            self.stopped.set(ReadStop::Refused(fault));
         }
         inspected.pass
     }
 }
 
-/// What comes next on a connection.
+/// The next item on a connection.
 pub(crate) enum Heading {
     /// A request: what the guard says of its head, and the head itself.
     Request(RequestHead, Box<head::Request>),
-    /// The end of the client's direction; [`Intake::failed`] says whether in order.
+    /// The end of the client's direction; [`RequestReader::failed`] says whether in order.
     End,
     /// Nothing, for the reason that [`GuardState::stopped`] gives.
     Stopped,
 }
 
 /// The client's connection and what has arrived on it.
-pub(crate) struct Intake {
+pub(crate) struct RequestReader {
     pub(crate) transport: Transport,
     guard_state: Rc<GuardState>,
     /// Bytes that were not given out yet, where the guard needs them in one piece; what the transport has
     /// comes behind them.
     held: Buffer,
-    /// Whether the guard has looked at all of `held` and needs more.
+    /// The guard has looked at all of `held` and needs more.
     seen: bool,
-    /// How many bytes of content at the front have passed the guard, in one record or several.
+    /// The bytes of content at the front that have passed the guard, in one record or several.
     passing: usize,
-    /// How the client's direction failed.
+    /// The error of the client's direction.
     pub(crate) failed: Option<io::Error>,
-    /// Whether it ended in order.
+    /// It has ended in order.
     pub(crate) ended: bool,
-    /// How it is to end.
+    /// The way in which the connection is to end.
     pub(crate) ending: Ending,
     /// The memory for heads.
     heads: Rc<Heads>,
-    /// What was looked at since others had their turn.
+    /// Work since others had their turn.
     turn: Turn,
 }
 
-/// How a connection ends, in the middle of something or not.
+/// The way in which a connection ends, in the middle of something or not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// In order.
+    /// In order, with close_notify.
     Orderly,
     /// Without close_notify: within TLS that tells a cut from an end.
     Unsaid,
@@ -191,7 +191,7 @@ pub(crate) enum Ending {
     Reset,
 }
 
-impl Intake {
+impl RequestReader {
     pub(crate) fn new(transport: Transport, guard_state: Rc<GuardState>, heads: Rc<Heads>) -> Self {
         let (held, turn) = (Buffer::default(), Turn::default());
         Self {
@@ -214,14 +214,14 @@ impl Intake {
         self.guard_state.guard.borrow_mut().rest();
     }
 
-    /// What the guard has not let pass.
+    /// The bytes that the guard has not let pass.
     pub(crate) fn take_held(&mut self) -> Vec<u8> {
         let held = self.held.filled().to_vec();
         self.held.free();
         held
     }
 
-    /// Whether all of the last request was given out.
+    /// All of the last request was given out.
     pub(crate) fn is_between(&self) -> bool {
         self.passing == 0 && self.guard_state.phase() != Phase::Body
     }
@@ -229,7 +229,7 @@ impl Intake {
     /// Waits for the next head.
     pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Heading> {
         loop {
-            if self.guard_state.stopped.get() != Stop::Not {
+            if self.guard_state.stopped.get() != ReadStop::Not {
                 return Poll::Ready(Heading::Stopped);
             }
             if self.needs_more() {
@@ -257,7 +257,7 @@ impl Intake {
     }
 
     /// Waits for content of a message with a length; nothing at its end.
-    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Broken>> {
+    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, UploadError>> {
         if ready!(self.poll_passed(cx))? == 0 {
             return Poll::Ready(Ok(None));
         }
@@ -285,7 +285,7 @@ impl Intake {
     /// end. All that has come goes at once, but for bytes of a plain socket that are better put together with more: a
     /// call for each read would cost more than the copy.
     pub(crate) fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
-        // What is broken is told by the next piece that is asked for.
+        // A fault is reported with the next piece that is asked for.
         let Ok(1..) = ready!(self.poll_passed(cx)) else { return Poll::Ready(Lent::Nothing) };
         let tls = self.transport.is_tls();
         let mut parts = [&[][..]; MOST_PARTS];
@@ -331,7 +331,7 @@ impl Intake {
         &mut self,
         cx: &mut Context<'_>,
         message: &mut Chunked,
-    ) -> Poll<Result<Option<Bytes>, Broken>> {
+    ) -> Poll<Result<Option<Bytes>, UploadError>> {
         let mut piece = BytesMut::new();
         while message.end.is_none() && piece.len() < PIECE {
             match self.poll_passed(cx) {
@@ -363,19 +363,19 @@ impl Intake {
                     self.take(length);
                 }
                 // Lines pass the guard whole, so there is something to be used up.
-                Ok(Chunk::Wait(0)) => return Poll::Ready(Err(Broken::Unreadable)),
+                Ok(Chunk::Wait(0)) => return Poll::Ready(Err(UploadError::Unreadable)),
                 Ok(Chunk::Wait(n)) => self.take(n),
                 Err(fault) => {
-                    self.guard_state.stopped.set(Stop::Refused(fault));
-                    return Poll::Ready(Err(Broken::Refused(fault)));
+                    self.guard_state.stopped.set(ReadStop::Refused(fault));
+                    return Poll::Ready(Err(UploadError::Refused(fault)));
                 }
             }
         }
         Poll::Ready(Ok((!piece.is_empty()).then(|| piece.freeze())))
     }
 
-    /// Drops what has come of content that nobody wants. Whether that was all of it. So many records or chunks that they
-    /// outlast a turn are not waited for, like so many bytes.
+    /// Drops unwanted content that has come. Returns true if that was all of it. So many records or chunks that
+    /// they outlast a turn are not waited for, like so many bytes.
     pub(crate) fn forget_content(&mut self, cx: &mut Context<'_>) -> bool {
         let mut left = UNWANTED;
         // The end of the turn so far is not that nothing has come.
@@ -409,7 +409,7 @@ impl Intake {
         Poll::Ready(())
     }
 
-    /// Whether the guard has looked at all that is there.
+    /// Returns true if the guard has looked at all that is there.
     fn needs_more(&self) -> bool {
         self.seen || self.held.is_empty()
     }
@@ -442,19 +442,19 @@ impl Intake {
     }
 
     /// Waits until content has passed the guard, and says how much; 0 at its end.
-    fn poll_passed(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>> {
+    fn poll_passed(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, UploadError>> {
         loop {
             if self.passing > 0 {
                 return Poll::Ready(Ok(self.passing));
             }
-            if let Stop::Refused(fault) = self.guard_state.stopped.get() {
-                return Poll::Ready(Err(Broken::Refused(fault)));
+            if let ReadStop::Refused(fault) = self.guard_state.stopped.get() {
+                return Poll::Ready(Err(UploadError::Refused(fault)));
             }
             if self.guard_state.phase() != Phase::Body {
                 return Poll::Ready(Ok(0));
             }
             if self.ended || self.failed.is_some() {
-                return Poll::Ready(Err(Broken::Gone));
+                return Poll::Ready(Err(UploadError::Gone));
             }
             if self.needs_more() {
                 ready!(self.turn.poll_rest(cx));
@@ -476,10 +476,12 @@ impl Intake {
     }
 
     /// The content that has passed; not empty.
-    fn front(&mut self, cx: &mut Context<'_>) -> Result<&[u8], Broken> {
+    fn front(&mut self, cx: &mut Context<'_>) -> Result<&[u8], UploadError> {
         let bytes = if self.held.is_empty() {
             // What was lent a moment ago is still there.
-            let Poll::Ready(Ok(bytes)) = self.transport.poll_fill(cx) else { return Err(Broken::Unreadable) };
+            let Poll::Ready(Ok(bytes)) = self.transport.poll_fill(cx) else {
+                return Err(UploadError::Unreadable);
+            };
             bytes
         } else {
             self.held.filled()
@@ -487,7 +489,7 @@ impl Intake {
         // Of records that have passed together, this is the first.
         Some(&bytes[..self.passing.min(bytes.len())])
             .filter(|front| !front.is_empty())
-            .ok_or(Broken::Unreadable)
+            .ok_or(UploadError::Unreadable)
     }
 
     /// Uses up the first `n` bytes of the content that has passed.

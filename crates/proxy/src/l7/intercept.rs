@@ -5,14 +5,14 @@
 //! used again.
 
 use http::Method;
-use offramp_http::head::{Fields, Known, Request, Response};
-use offramp_observe::Cause;
+use offramp_http::head::{Fields, Known, Response};
 use offramp_upstream::ServerBody;
 
 use super::answer;
-use super::body::{ClientBody, Reply};
+use super::body::{ClientBody, ReplyContent};
 use super::exchange::own;
-use super::record::RecordGuard;
+use super::forward::ForwardedRequest;
+use super::record::RequestRecord;
 use super::unwanted::{UNWANTED, forget as forget_body};
 use crate::snapshot::pages::ErrorPages;
 
@@ -32,25 +32,25 @@ const OF_BODIES: [&[u8]; 12] = [
     b"accept-ranges",
 ];
 
-/// The page in place of what a server sent. `bodiless`: the request had no body. The rest of another is not read behind
-/// the end of its response.
+/// The page in place of the body that a server sent. That of a request with a body is not read to its end: the rest of the
+/// request's is not sent behind the end of its response.
 pub(super) fn replaced(
     response: Response<ServerBody<ClientBody>>,
     pages: &ErrorPages,
-    (request, bodiless): (&Request, bool),
-    record_guard: RecordGuard,
-) -> Response<Reply> {
-    let form = answer::form(request.fields.all(Known::Accept));
-    let (kind, body) = answer::body(form, response.status, &record_guard.0.id(), Some(pages));
+    request: ForwardedRequest<'_>,
+    record: &RequestRecord,
+) -> Response<ReplyContent> {
+    let form = answer::form(request.head.fields.all(Known::Accept));
+    let (kind, body) = answer::body(form, response.status, &record.id(), Some(pages));
     let status = response.status;
     let Response { mut fields, body: sent, .. } = response;
     describe(&mut fields, &kind);
-    if bodiless {
+    if request.bodiless {
         forget(sent);
     }
     let mut response = Response::new(status, body);
     response.fields = fields;
-    own(response, record_guard, Cause::Completed.into(), request.method == Method::HEAD)
+    own(response, request.head.method == Method::HEAD)
 }
 
 /// Has the fields describe another body.

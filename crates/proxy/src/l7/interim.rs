@@ -23,15 +23,15 @@ const MOST_WAITING: usize = 16 * 1024;
 pub(crate) struct Interim {
     waiting: AtomicBool,
     continued: AtomicBool,
-    /// Whether the client waits for `100 Continue`.
+    /// Set if the client waits for `100 Continue`.
     expects: AtomicBool,
     bytes: Mutex<Vec<u8>>,
-    /// What the route does to the fields of responses.
+    /// Rules of the route for the fields of responses.
     rules: Mutex<Option<Arc<HeaderRules>>>,
 }
 
 impl Interim {
-    /// Whether there is something to send.
+    /// Returns true if there is something to send.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -42,8 +42,8 @@ impl Interim {
         out.append(&mut self.bytes.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A request begins, whose client `expects` `100 Continue`, or not. What is left of the one before is too late, and
-    /// so is what is still to come of it: whoever listens to its server is heard no more.
+    /// A request begins, which `expects` `100 Continue`, or not. What is left of the one before is too late, and so
+    /// is what is still to come of it: its server is not listened to any more.
     pub(crate) fn renew(interim: &mut Arc<Self>, expects: bool) {
         match Arc::get_mut(interim) {
             Some(own) => {
@@ -61,7 +61,7 @@ impl Interim {
         *self.rules.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
     }
 
-    /// Whether the server wants the body of a request whose client waits to be asked for it.
+    /// Returns true if the server wants the body of a request that waits to be asked for it.
     pub(crate) fn may_read(&self) -> bool {
         self.continued.load(Ordering::Relaxed)
     }

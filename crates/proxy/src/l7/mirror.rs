@@ -1,7 +1,7 @@
-//! Copies of requests for another backend, whose responses nobody waits for.
+//! Copies of requests for another backend, without a wait for its responses.
 //!
-//! A copy leaves when the whole request has come, in a task of its own: the request that it is a copy of never waits for
-//! it, and nothing that becomes of it is told to a client. Each worker has only so many of them, and each is only so
+//! A copy leaves when the whole request has come, in a task of its own: the request that it is a copy of never
+//! waits for it, and its client learns nothing of it. Each worker has only so many of them, and each is only so
 //! large. What is beyond these bounds is not copied, and counted.
 //!
 //! A change of protocol (WebSocket) is never copied.
@@ -16,43 +16,43 @@ use std::time::Duration;
 use offramp_http::body::Frame;
 use offramp_http::head::{Known, Request};
 use offramp_observe::counters::Mirrored;
-use offramp_observe::facts::Scheme;
-use offramp_upstream::{Affinity, Backend, Protocol, RequestBody as _, Timeouts};
+use offramp_observe::facts::ClientScheme;
+use offramp_upstream::{Affinity, Backend, RequestBody as _, ServerProtocol, Timeouts};
 use tokio::time::timeout;
 
 use super::body::ClientBody;
 use super::forward::Forward;
-use super::session::decimal;
+use super::resources::HttpResources;
 use super::unwanted::drain;
+use crate::resources::Resources;
 use crate::snapshot::http::Mirror;
-use crate::worker::Worker;
 
 /// For how long a response is read so that its connection can be kept.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How many copies a worker has under way, by the name of their backend.
+/// Number of copies that a worker has under way, by the name of their backend.
 #[derive(Default)]
 pub(crate) struct Mirrors(Rc<RefCell<HashMap<Arc<str>, u32>>>);
 
 /// The place of one copy, until it is dropped.
-struct Place {
+struct MirrorPermit {
     all: Rc<RefCell<HashMap<Arc<str>, u32>>>,
     backend: Arc<str>,
 }
 
 impl Mirrors {
     /// A place for one more copy, where there are fewer than `most`.
-    fn take(&self, backend: &Arc<str>, most: u32) -> Option<Place> {
+    fn take(&self, backend: &Arc<str>, most: u32) -> Option<MirrorPermit> {
         let mut all = self.0.borrow_mut();
         let count = all.entry(Arc::clone(backend)).or_default();
         (*count < most).then(|| {
             *count += 1;
-            Place { all: Rc::clone(&self.0), backend: Arc::clone(backend) }
+            MirrorPermit { all: Rc::clone(&self.0), backend: Arc::clone(backend) }
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for MirrorPermit {
     fn drop(&mut self) {
         let mut all = self.all.borrow_mut();
         if let Some(count) = all.get_mut(&self.backend) {
@@ -68,7 +68,8 @@ impl Drop for Place {
 pub(crate) struct RequestCopy(Option<Box<Growing>>);
 
 struct Growing {
-    worker: Rc<Worker>,
+    worker: Rc<Resources>,
+    http: Rc<HttpResources>,
     backend: Arc<Backend>,
     head: Request,
     body: Vec<u8>,
@@ -76,7 +77,7 @@ struct Growing {
     client: Option<IpAddr>,
     tls: bool,
     timeouts: Timeouts,
-    place: Place,
+    place: MirrorPermit,
 }
 
 /// Begins a copy of `request`, which is as its own server gets it, and sends it when `body` has come.
@@ -90,20 +91,21 @@ pub(crate) fn begin(forward: &Forward<'_>, mirror: &Mirror, request: &Request, b
     if body.length().is_some_and(|length| length > mirror.max_body) {
         return worker.counters.mirrored(Mirrored::TooLarge);
     }
-    let Some(place) = worker.mirrors.take(&backend.name, mirror.requests) else {
+    let Some(place) = forward.session.http.mirrors.take(&backend.name, mirror.requests) else {
         return worker.counters.mirrored(Mirrored::Busy);
     };
     let mut head = request.clone();
-    // Nobody is asked to go on: the body is there.
+    // The client is not asked to go on: the body is there.
     head.fields.remove(Known::Expect);
     let copy = RequestCopy(Some(Box::new(Growing {
         worker: Rc::clone(worker),
+        http: Rc::clone(&forward.session.http),
         backend: Arc::clone(backend),
         head,
         body: Vec::new(),
         most: mirror.max_body,
         client: forward.context.named.or(forward.session.ip),
-        tls: forward.session.scheme == Scheme::Https,
+        tls: forward.session.scheme == ClientScheme::Https,
         timeouts: forward.timeouts(),
         place,
     })));
@@ -136,7 +138,7 @@ impl RequestCopy {
             let fields = &mut growing.head.fields;
             fields.remove(Known::TransferEncoding);
             fields.remove(Known::Trailer);
-            fields.set_known(Known::ContentLength, decimal(length, &mut [0; 20]).as_bytes());
+            fields.set_known(Known::ContentLength, itoa::Buffer::new().format(length).as_bytes());
         }
         tokio::task::spawn_local(growing.run());
     }
@@ -156,21 +158,22 @@ impl Growing {
         // What a server says piece by piece has an end too.
         let limits = &self.backend.limits;
         let response = self.timeouts.response.unwrap_or(limits.response_timeout);
-        let most = limits.queue_timeout + limits.connect_timeout + response + PATIENCE;
+        let connect = self.timeouts.connect.unwrap_or(limits.connect_timeout);
+        let most = limits.queue_timeout + connect + response + PATIENCE;
         let answered = timeout(most, self.exchange()).await.unwrap_or(false);
         worker.counters.mirrored(if answered { Mirrored::Answered } else { Mirrored::Failed });
     }
 
     /// Sends the copy, and forgets the response. Gives whether there was one.
     async fn exchange(self: Box<Self>) -> bool {
-        let Self { worker, backend, head, body, client, tls, timeouts, place, .. } = *self;
+        let Self { http, backend, head, body, client, tls, timeouts, place, .. } = *self;
         // A URI of HTTP/2 has an authority.
-        if backend.protocol != Protocol::Http1 && !head.fields.contains(Known::Host) {
+        if backend.protocol != ServerProtocol::Http1 && !head.fields.contains(Known::Host) {
             return false;
         }
         let about = Affinity { client, tls, private: None, progress: &|_| (), interim: None, timeouts };
         let body = ClientBody::whole(body.into());
-        let answered = match worker.pools.send(&backend, (&head, body), &about).await {
+        let answered = match http.pools.send(&backend, (&head, body), &about).await {
             Ok(answer) => {
                 let mut body = answer.response.body;
                 drain(|cx| body.poll_frame(cx), PATIENCE).await;

@@ -8,27 +8,28 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use offramp_http::body::Frame;
-use offramp_net::pace::{Pace, Way};
+use offramp_net::pace::{BandwidthLimiter, TransferDirection};
+use offramp_upstream::SentAhead;
 
-use super::body::{BodyError, Reply, Upload};
-use super::record::Record;
+use super::body::{BodyError, PolicedUpload, Reply};
+use super::record::RequestRecord;
 use crate::snapshot::Bandwidth;
 
-/// How much of a response is read at a time, where its server lets that be chosen.
+/// Bytes of a response that are read at a time, where its server lets that be chosen.
 const PIECE: usize = 16 * 1024;
 
 type Outcome = Poll<Option<Result<Frame, BodyError>>>;
 
-/// What holds the bytes of one direction back.
+/// Gate that holds the bytes of one direction back.
 struct Gate {
-    pace: Pace,
-    way: Way,
-    /// What has come and did not pass yet.
+    pace: BandwidthLimiter,
+    way: TransferDirection,
+    /// Content that has come and did not pass yet.
     piece: Bytes,
 }
 
 impl Gate {
-    fn new(bandwidth: &Bandwidth, way: Way) -> Self {
+    fn new(bandwidth: &Bandwidth, way: TransferDirection) -> Self {
         Self { pace: bandwidth.pace(), way, piece: Bytes::new() }
     }
 
@@ -43,7 +44,8 @@ impl Gate {
         Poll::Ready(Some(Ok(Frame::Data(passed))))
     }
 
-    /// The next part of a body whose parts `poll_frame` gives. Until when one that has come waits is told to `held`.
+    /// The next part of a body with parts that `poll_frame` gives. `held` gets the time until when a part that has
+    /// come waits.
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -62,17 +64,17 @@ impl Gate {
 
 /// The body of a request that passes as it may.
 pub(crate) struct PacedUpload {
-    upload: Box<Upload>,
+    upload: Box<PolicedUpload>,
     gate: Gate,
 }
 
 impl PacedUpload {
-    pub(crate) fn new(upload: Box<Upload>, bandwidth: &Bandwidth) -> Self {
+    pub(crate) fn new(upload: Box<PolicedUpload>, bandwidth: &Bandwidth) -> Self {
         upload.set_apart();
-        Self { upload, gate: Gate::new(bandwidth, Way::In) }
+        Self { upload, gate: Gate::new(bandwidth, TransferDirection::In) }
     }
 
-    /// [`Upload::poll_begun`]
+    /// Waits like [`PolicedUpload::poll_begun`].
     pub(crate) fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.upload.poll_begun(cx)
     }
@@ -83,12 +85,12 @@ impl PacedUpload {
         self.gate.poll_frame(cx, |until| record.held_until(until), |cx| self.upload.poll_frame(cx))
     }
 
-    /// Whether nothing is to come.
+    /// Returns true at the end of the body.
     pub(crate) fn is_end_stream(&self) -> bool {
         self.gate.piece.is_empty() && self.upload.is_end_stream()
     }
 
-    /// How many bytes of data are to come, where that is known.
+    /// Number of bytes that are to come, if it is known.
     pub(crate) fn length(&self) -> Option<u64> {
         self.upload.length().map(|left| left + self.gate.piece.len() as u64)
     }
@@ -97,16 +99,16 @@ impl PacedUpload {
 /// The body of a response that passes as it may.
 pub(crate) struct PacedReply {
     inner: Reply,
-    record: Rc<Record>,
+    record: Rc<RequestRecord>,
     gate: Gate,
-    /// How much memory the frame keeps of which there is a piece.
+    /// Memory that the frame keeps of which there is a piece, in bytes.
     memory: usize,
 }
 
 impl PacedReply {
-    pub(crate) fn new(mut inner: Reply, record: Rc<Record>, bandwidth: &Bandwidth) -> Self {
+    pub(crate) fn new(mut inner: Reply, record: Rc<RequestRecord>, bandwidth: &Bandwidth) -> Self {
         inner.limit(PIECE);
-        Self { inner, record, gate: Gate::new(bandwidth, Way::Out), memory: 0 }
+        Self { inner, record, gate: Gate::new(bandwidth, TransferDirection::Out), memory: 0 }
     }
 
     /// The next part; none behind the last.
@@ -124,33 +126,33 @@ impl PacedReply {
         )
     }
 
-    /// Whether nothing is to come.
+    /// Returns true at the end of the body.
     pub(crate) fn is_over(&self) -> bool {
         self.gate.piece.is_empty() && self.inner.is_end_stream()
     }
 
-    /// How many bytes of data are to come, where that is known.
+    /// Number of bytes that are to come, if it is known.
     pub(crate) fn length(&self) -> Option<u64> {
         self.inner.length().map(|left| left + self.gate.piece.len() as u64)
     }
 
-    /// How much memory is held for what has come and did not go out.
+    /// Memory held for content that did not go out, in bytes.
     pub(crate) fn held_memory(&mut self, waits: bool) -> usize {
         let piece = if self.gate.piece.is_empty() { 0 } else { self.memory };
         piece + self.inner.held_memory(waits)
     }
 
-    /// How much memory the frame that came last keeps at the most.
+    /// Maximum memory that the latest frame keeps, in bytes.
     pub(crate) fn frame_memory(&self) -> usize {
         self.memory
     }
 
-    /// How much a server may have sent ahead; see [`Reply::ahead`].
-    pub(crate) fn ahead(&self) -> Option<usize> {
+    /// Bytes that a server may send ahead; see [`Reply::ahead`].
+    pub(crate) fn ahead(&self) -> Option<SentAhead> {
         self.inner.ahead()
     }
 
-    /// How much that may be from now on.
+    /// Sets the number of bytes that may be sent ahead.
     pub(crate) fn set_ahead(&mut self, most: usize) {
         self.inner.set_ahead(most);
     }

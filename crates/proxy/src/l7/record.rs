@@ -1,8 +1,8 @@
-//! One request from its head to its last byte: what is known of it, and the one place that tells of it.
+//! One request from its head to its last byte: its facts, and the one place that reports them.
 //!
-//! A [`Record`] is shared by whoever carries a part of the request: the way to the server, the body that goes
-//! up, the body that comes down. The first who knows an end ends it; when all have dropped it without one,
-//! the client went away.
+//! A [`RequestRecord`] is shared by all that carry a part of the request: the way to the server, the body that goes up,
+//! the body that comes down. The first who knows an end ends it; when all have dropped it without one, the client
+//! went away.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -15,13 +15,13 @@ use http::Method;
 use offramp_http::head::{Fields, Known, Request};
 use offramp_net::clock::coarse_ms;
 use offramp_observe::counters::Direction;
-use offramp_observe::facts::{HttpVersion, PathFacts, RequestLine, Trace};
+use offramp_observe::facts::{HttpVersion, PathFacts, RequestSummary, Trace};
 use offramp_observe::{Cause, Close, RequestFacts};
 
 use super::session::Session;
 
 /// One request that is under way.
-pub(crate) struct Record {
+pub(crate) struct RequestRecord {
     session: Rc<Session>,
     facts: RefCell<Option<Box<RequestFacts>>>,
     begun: Instant,
@@ -33,23 +33,28 @@ pub(crate) struct Record {
     pub(crate) down: Cell<u64>,
     /// Since when nothing has moved.
     pub(crate) stillness: Stillness,
-    /// How long nothing may move, where the route says it.
+    /// The time for which nothing may move, where the route has one.
     pub(crate) idle: Cell<Option<Duration>>,
-    /// The end of a tunnel that the request becomes, in milliseconds since 1970; 0: it has none. Shorter than an
+    /// The end of the token that the request came with, in milliseconds since 1970; 0: it has none. Shorter than an
     /// `Option<SystemTime>`, as every stream has one of these.
-    tunnel_end: Cell<u64>,
-    /// What is wrong with the request's body, if anything.
+    token_end: Cell<u64>,
+    /// Set if the end of the request cannot be foreseen: a tunnel, a call of gRPC, a response without a length.
+    endless: Cell<bool>,
+    /// The fault of the request's body, if there is one.
     pub(crate) body_fault: RefCell<Option<Close>>,
     /// That the stream is to be dropped.
     cancelled: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
-/// How much later than it wants, in milliseconds, one that waits may say so again: a worker has much to do.
+/// Maximum delay of a waiter that says again that it waits, in milliseconds: a worker has much to do.
 const LATE: u64 = 1000;
 
-/// When a byte of a body last moved, or until when one that could move waits for the bandwidth of the route, in milliseconds
-/// of the coarse clock; 0 until the response begins.
+/// The time that a response without a length has, even if its token ends: most are pages that are written as they are made.
+const LEAST: Duration = Duration::from_secs(5);
+
+/// Time when a byte of a body last moved, or until when one that could move waits for the bandwidth of the route,
+/// in milliseconds of the coarse clock; 0 until the response begins.
 #[derive(Default)]
 pub(crate) struct Stillness(Cell<u64>);
 
@@ -59,9 +64,9 @@ impl Stillness {
         self.0.set(self.0.get().max(now));
     }
 
-    /// Bytes that could move wait for the bandwidth of the route until then, or wait again: whoever waits says so every tenth
-    /// of a second, or as soon as the worker comes round. So nobody has to say that the wait is over, and a wait that is
-    /// given up is forgotten.
+    /// Bytes that could move wait for the bandwidth of the route until then, or wait again: a waiter says so every
+    /// tenth of a second, or as soon as the worker comes round. So the end of the wait needs no report, and a wait
+    /// that is given up is forgotten.
     pub(crate) fn held_until(&self, moment: u64) {
         if self.0.get() > 0 {
             self.moved(moment + LATE);
@@ -75,9 +80,9 @@ impl Stillness {
     }
 }
 
-impl Record {
-    /// A request begins whose head came `late` after its first byte.
-    pub(crate) fn new(session: &Rc<Session>, line: RequestLine, id: Box<str>, late: Duration) -> Rc<Self> {
+impl RequestRecord {
+    /// Begins a request with a head that came `late` after its first byte.
+    pub(crate) fn new(session: &Rc<Session>, line: RequestSummary, id: Box<str>, late: Duration) -> Rc<Self> {
         let now = SystemTime::now();
         let begun = now.checked_sub(late).unwrap_or(now);
         let facts = RequestFacts::new(id, Arc::clone(&session.brief), begun, line);
@@ -91,13 +96,14 @@ impl Record {
             down: Cell::new(0),
             stillness: Stillness::default(),
             idle: Cell::new(None),
-            tunnel_end: Cell::new(0),
+            token_end: Cell::new(0),
+            endless: Cell::new(false),
             body_fault: RefCell::default(),
             cancelled: Cell::new(false),
             waker: RefCell::default(),
         });
         session.worker.counters.request_begun();
-        session.enter(&record);
+        session.requests.begin(&record);
         record
     }
 
@@ -106,12 +112,12 @@ impl Record {
         self.facts.borrow().as_ref().and_then(|facts| facts.trace)
     }
 
-    /// Where the request goes, if its end was not reported yet.
+    /// The path of the request, if its end was not reported yet.
     pub(crate) fn path(&self) -> Option<PathFacts> {
         self.facts.borrow().as_ref().map(|facts| facts.path.clone())
     }
 
-    /// The request's id.
+    /// Number that identifies the request.
     pub(crate) fn id(&self) -> Box<str> {
         self.facts.borrow().as_ref().map(|facts| facts.id.clone()).unwrap_or_default()
     }
@@ -130,7 +136,7 @@ impl Record {
         }
     }
 
-    /// How long the request has taken so far.
+    /// The time that the request has taken so far.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
@@ -154,12 +160,12 @@ impl Record {
         self.stillness.held_until(moment);
     }
 
-    /// See [`Stillness::since`].
+    /// Time of the last movement; see [`Stillness::since`].
     pub(crate) fn still_since(&self) -> Option<u64> {
         self.stillness.since()
     }
 
-    /// The response begins.
+    /// Records that the response begins.
     pub(crate) fn answered(&self, status: u16) {
         self.stillness.moved(coarse_ms().max(1));
         self.note(|facts| facts.status = status);
@@ -184,34 +190,50 @@ impl Record {
         let worker = &self.session.worker;
         worker.counters.bytes_relayed(Direction::ClientToServer, self.up.get());
         worker.counters.bytes_relayed(Direction::ServerToClient, self.down.get());
-        worker.request_ended(&facts);
+        worker.count_request(&facts);
         worker.live.requested(self.session.live, &facts.path, facts.traffic);
-        self.session.leave(self);
+        self.session.requests.end(self);
         let one_in = u64::from(self.log_one_in.get());
         if one_in <= 1 || facts.is_failure() || worker.random().is_multiple_of(one_in) {
-            worker.tell(facts);
+            worker.log_request(facts);
         }
     }
 
     /// The client has given up work that cost more than the request: it counts as so many control frames of HTTP/2.
     pub(crate) fn abandon(&self, frames: u32) {
-        let owed = &self.session.owed;
+        let owed = &self.session.requests.owed;
         owed.set(owed.get().saturating_add(frames));
     }
 
-    /// Has a tunnel that the request becomes end then.
-    pub(crate) fn end_tunnel_at(&self, end: Option<SystemTime>) {
+    /// Notes the end of the request's token, which ends what is [endless](Self::set_endless).
+    pub(crate) fn end_with_token(&self, end: Option<SystemTime>) {
         let since = end.map(|end| end.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis());
-        self.tunnel_end.set(since.map_or(0, |since| u64::try_from(since).unwrap_or(u64::MAX).max(1)));
+        self.token_end.set(since.map_or(0, |since| u64::try_from(since).unwrap_or(u64::MAX).max(1)));
     }
 
-    /// See [`Record::end_tunnel_at`].
-    pub(crate) fn tunnel_end(&self) -> Option<SystemTime> {
-        let since = Some(self.tunnel_end.get()).filter(|since| *since > 0)?;
+    /// Notes whether the request has no known end.
+    pub(crate) fn set_endless(&self, endless: bool) {
+        self.endless.set(endless);
+    }
+
+    /// See [`RequestRecord::end_with_token`].
+    pub(crate) fn token_end(&self) -> Option<SystemTime> {
+        let since = Some(self.token_end.get()).filter(|since| *since > 0)?;
         UNIX_EPOCH.checked_add(Duration::from_millis(since))
     }
 
-    /// Whether the end was reported.
+    /// The reason to end the request now, if there is one: its token, or the age of its connection.
+    pub(crate) fn overdue(&self) -> Option<Cause> {
+        if self.session.is_overdue() {
+            return Some(Cause::MaxAge);
+        }
+        let lapsed = self.endless.get()
+            && self.begun.elapsed() >= LEAST
+            && self.token_end().is_some_and(|end| end <= SystemTime::now());
+        lapsed.then_some(Cause::TokenExpired)
+    }
+
+    /// The end was reported.
     pub(crate) fn has_ended(&self) -> bool {
         self.facts.borrow().is_none()
     }
@@ -225,7 +247,7 @@ impl Record {
         }
     }
 
-    /// Whether the stream is to be dropped; else `waker` learns of it.
+    /// The stream is to be dropped; else `waker` learns of it.
     pub(crate) fn is_cancelled(&self, waker: &Waker) -> bool {
         let mut known = self.waker.borrow_mut();
         if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -243,8 +265,8 @@ const fn has_left(cause: Cause) -> bool {
     )
 }
 
-/// Ends the request where whoever serves it is dropped: by then the client is gone, or the worker ends.
-pub(crate) struct RecordGuard(pub(crate) Rc<Record>);
+/// Ends the request when its exchange is dropped: by then the client is gone, or the worker ends.
+pub(crate) struct RecordGuard(pub(crate) Rc<RequestRecord>);
 
 impl Drop for RecordGuard {
     fn drop(&mut self) {
@@ -255,14 +277,14 @@ impl Drop for RecordGuard {
     }
 }
 
-/// What a request asks for, as events say it.
-pub(crate) fn line(session: &Session, request: &Request, host: Arc<str>) -> RequestLine {
+/// The request line, as events have it.
+pub(crate) fn line(session: &Session, request: &Request, host: Arc<str>) -> RequestSummary {
     let version = match request.version {
         http::Version::HTTP_2 => HttpVersion::Http2,
         http::Version::HTTP_10 => HttpVersion::Http10,
         _ => HttpVersion::Http11,
     };
-    RequestLine {
+    RequestSummary {
         method: method(&request.method),
         scheme: session.scheme,
         host,

@@ -1,8 +1,8 @@
 //! A request's place in a distributed trace (W3C Trace Context, level 1): read from `traceparent`, or begun
 //! here, and sent to the server with our own span as the parent.
 //!
-//! Pure: chance is an argument. A `traceparent` is believed whoever sends it, as it decides nothing but where
-//! a span is shown. What cannot be read is left as it came, unless a trace begins here.
+//! Pure: chance is an argument. A `traceparent` of any client is believed, as it decides nothing but where a span
+//! is shown. What cannot be read is left as it came, unless a trace begins here.
 
 use offramp_http::head::{Fields, Known};
 use offramp_observe::facts::Trace;

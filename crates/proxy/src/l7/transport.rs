@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use offramp_net::{Buffer, Socket};
 use offramp_observe::Cause;
 use offramp_observe::Close;
-use offramp_tls::{End, Stream};
+use offramp_tls::{TlsClosure, TlsStream};
 use tokio::io::{AsyncBufRead, AsyncWrite};
 
 use crate::failure;
@@ -21,13 +21,13 @@ const BULK_ROOM: usize = 64 * 1024;
 /// A connection to a client.
 pub(crate) enum Transport {
     /// TLS that ends here.
-    Tls(Box<Stream>),
+    Tls(Box<TlsStream>),
     /// A listener without TLS.
-    Plain(Plain),
+    Plain(PlainTransport),
 }
 
 /// A plain socket and what has arrived from it.
-pub(crate) struct Plain {
+pub(crate) struct PlainTransport {
     socket: Socket,
     incoming: Buffer,
     room: usize,
@@ -36,10 +36,10 @@ pub(crate) struct Plain {
 
 impl Transport {
     pub(crate) fn plain(socket: Socket, early: Buffer) -> Self {
-        Self::Plain(Plain { socket, incoming: early, room: READ_ROOM, keeps: false })
+        Self::Plain(PlainTransport { socket, incoming: early, room: READ_ROOM, keeps: false })
     }
 
-    /// Whether the memory for what arrives is kept while nothing is there.
+    /// Keeps the memory for arriving bytes while there are none, if `keeps` is set.
     pub(crate) fn keep_buffer(&mut self, keeps: bool) {
         match self {
             Self::Tls(stream) => stream.keep_buffer(keeps),
@@ -64,14 +64,14 @@ impl Transport {
     }
 
     /// The TLS stream, where there is one.
-    pub(crate) fn tls(&mut self) -> Option<&mut Stream> {
+    pub(crate) fn tls(&mut self) -> Option<&mut TlsStream> {
         match self {
             Self::Tls(stream) => Some(stream),
             Self::Plain(_) => None,
         }
     }
 
-    /// How many bytes were written that have not reached the socket yet.
+    /// Number of written bytes that have not reached the socket yet.
     pub(crate) fn waiting(&self) -> usize {
         match self {
             Self::Tls(stream) => stream.waiting(),
@@ -79,8 +79,8 @@ impl Transport {
         }
     }
 
-    /// What has arrived and is not used up; waits for something. Nothing means that the client's
-    /// direction ended in order.
+    /// Bytes that have arrived and are not used up; waits for some. Nothing means that the client's direction ended
+    /// in order.
     pub(crate) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         match self {
             Self::Tls(stream) => Pin::new(&mut **stream).poll_fill_buf(cx),
@@ -98,7 +98,7 @@ impl Transport {
         }
     }
 
-    /// What has arrived behind what [`Transport::poll_fill`] has given, too, in `most` parts at the most.
+    /// Bytes that have arrived, also behind those of [`Transport::poll_fill`], in `most` parts at the most.
     ///
     /// # Errors
     /// Where it cannot be read.
@@ -154,23 +154,23 @@ impl Transport {
         }
     }
 
-    /// What the event says where reading or writing failed with `error`.
+    /// Event of the end of a connection after an `error` of reading or writing.
     pub(crate) fn close(&self, error: &io::Error) -> Close {
         let ended = match self {
             Self::Tls(stream) => stream.ended(),
             Self::Plain(_) => None,
         };
         match ended {
-            Some(End::Fault(fault)) => failure::record(fault),
-            Some(End::PeerAlert(alert)) => failure::received(Cause::AlertReceived, alert),
-            Some(End::CloseNotify) => Cause::ClientClosed.into(),
+            Some(TlsClosure::Fault(fault)) => failure::record(fault),
+            Some(TlsClosure::PeerAlert(alert)) => failure::received(Cause::AlertReceived, alert),
+            Some(TlsClosure::CloseNotify) => Cause::ClientClosed.into(),
             None if error.kind() == io::ErrorKind::UnexpectedEof => Cause::ClientVanished.into(),
             None => failure::client(error),
         }
     }
 }
 
-impl Plain {
+impl PlainTransport {
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         if self.incoming.is_empty() {
             let outcome = self.incoming.poll_read_from(cx, &self.socket, self.room);

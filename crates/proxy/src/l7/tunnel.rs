@@ -15,38 +15,39 @@ use bytes::Buf as _;
 use offramp_net::clock::coarse_ms;
 use offramp_observe::Cause;
 use offramp_upstream::Tunnel;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
+use super::deadlines::{DeadlineTimer, Look, SOONEST};
 use super::record::RecordGuard;
 use super::session::Session;
 use super::transport::Transport;
 
 /// The most that is read at a time.
 const PIECE: usize = 64 * 1024;
-/// How many pieces a direction moves before others have their turn.
+/// Pieces that a direction moves before others have their turn.
 const TURN: usize = 8;
 
 /// A connection that is to go on with another protocol.
 pub(crate) struct Switch {
-    /// The server's side.
+    /// Side of the server.
     pub(crate) server: Tunnel,
-    /// Who tells of the request's end.
+    /// Guard that reports the request's end.
     pub(crate) record_guard: RecordGuard,
 }
 
 /// One end of a tunnel.
-pub(crate) trait End {
+pub(crate) trait TunnelEnd {
     /// Reads; 0 is the end of the direction.
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
     /// Writes some of `bytes`.
     fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
     /// Waits until what was written has left.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
-    /// Ends the direction.
+    /// Ends the direction of writing.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-impl End for Transport {
+impl TunnelEnd for Transport {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let bytes = ready!(self.poll_fill(cx))?;
         let n = bytes.len().min(buffer.len());
@@ -68,7 +69,7 @@ impl End for Transport {
     }
 }
 
-impl End for Tunnel {
+impl TunnelEnd for Tunnel {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         if self.ahead.is_empty() {
             return self.link.poll_read(cx, buffer);
@@ -91,38 +92,39 @@ impl End for Tunnel {
     }
 }
 
-/// Which end of a direction broke.
-enum Broken {
+/// End of a direction that broke.
+enum TunnelFault {
     Reading,
     Writing(io::ErrorKind),
 }
 
-/// One direction.
+/// One direction of a tunnel.
 #[derive(Default)]
-struct Way {
-    /// What the other side has not taken yet.
+struct TunnelDirection {
+    /// Bytes that the other side has not taken yet.
     kept: Vec<u8>,
-    /// Whether the reading side has ended.
+    /// Set once the reading side has ended.
     ended: bool,
-    /// Whether the writing side knows.
+    /// Set once the writing side knows of the end.
     shut: bool,
-    /// Whether the reading side told a write that it was reset: what looks like the end of its stream is none then.
+    /// Set if a write has shown that the reading side was reset: what looks like the end of its stream is none
+    /// then.
     reset: bool,
     moved: u64,
 }
 
-impl Way {
+impl TunnelDirection {
     /// Moves what there is; `true` where there may be more at once.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        from: &mut dyn End,
-        to: &mut dyn End,
+        from: &mut dyn TunnelEnd,
+        to: &mut dyn TunnelEnd,
         scratch: &mut [u8],
-    ) -> Result<bool, Broken> {
+    ) -> Result<bool, TunnelFault> {
         for _ in 0..TURN {
             if !self.kept.is_empty() {
-                match to.poll_write(cx, &self.kept).map_err(|error| Broken::Writing(error.kind()))? {
+                match to.poll_write(cx, &self.kept).map_err(|error| TunnelFault::Writing(error.kind()))? {
                     Poll::Ready(n) => drop(self.kept.drain(..n)),
                     Poll::Pending => return Ok(false),
                 }
@@ -135,16 +137,17 @@ impl Way {
                 return Ok(false);
             }
             if self.ended {
-                self.shut = to.poll_shutdown(cx).map_err(|error| Broken::Writing(error.kind()))?.is_ready();
+                self.shut =
+                    to.poll_shutdown(cx).map_err(|error| TunnelFault::Writing(error.kind()))?.is_ready();
                 return Ok(false);
             }
-            let read = from.poll_read(cx, &mut scratch[..PIECE]).map_err(|_| Broken::Reading)?;
+            let read = from.poll_read(cx, &mut scratch[..PIECE]).map_err(|_| TunnelFault::Reading)?;
             let Poll::Ready(n) = read else {
-                let _ = to.poll_flush(cx).map_err(|error| Broken::Writing(error.kind()))?;
+                let _ = to.poll_flush(cx).map_err(|error| TunnelFault::Writing(error.kind()))?;
                 return Ok(false);
             };
             if n == 0 && self.reset {
-                return Err(Broken::Reading);
+                return Err(TunnelFault::Reading);
             }
             if n == 0 {
                 self.ended = true;
@@ -152,7 +155,7 @@ impl Way {
             }
             self.moved += n as u64;
             let taken =
-                match to.poll_write(cx, &scratch[..n]).map_err(|error| Broken::Writing(error.kind()))? {
+                match to.poll_write(cx, &scratch[..n]).map_err(|error| TunnelFault::Writing(error.kind()))? {
                     Poll::Ready(taken) => taken,
                     Poll::Pending => 0,
                 };
@@ -170,15 +173,17 @@ impl Way {
 /// Moves what there is both ways; `true` where there may be more at once.
 fn both(
     cx: &mut Context<'_>,
-    (up, down): (&mut Way, &mut Way),
-    (client, server): (&mut dyn End, &mut dyn End),
+    up: &mut TunnelDirection,
+    down: &mut TunnelDirection,
+    client: &mut dyn TunnelEnd,
+    server: &mut dyn TunnelEnd,
     scratch: &mut [u8],
 ) -> Result<bool, Cause> {
     let upward = match up.poll(cx, client, server, scratch) {
         Ok(more) => more,
-        Err(Broken::Reading) => return Err(Cause::ClientAborted),
+        Err(TunnelFault::Reading) => return Err(Cause::ClientAborted),
         // A server may be done listening and not yet with talking. If it is gone, reading from it says so.
-        Err(Broken::Writing(how)) => {
+        Err(TunnelFault::Writing(how)) => {
             up.abandon();
             down.reset = how == io::ErrorKind::ConnectionReset;
             false
@@ -186,41 +191,59 @@ fn both(
     };
     match down.poll(cx, server, client, scratch) {
         Ok(downward) => Ok(upward || downward),
-        Err(Broken::Reading) => Err(Cause::ServerAborted),
-        Err(Broken::Writing(_)) => Err(Cause::ClientAborted),
+        Err(TunnelFault::Reading) => Err(Cause::ServerAborted),
+        Err(TunnelFault::Writing(_)) => Err(Cause::ClientAborted),
     }
 }
 
-/// The pause until a tunnel is looked at: `idle`, or the time that its token leaves.
-fn until(ends: Option<SystemTime>, idle: Duration) -> Duration {
-    ends.map_or(idle, |end| end.duration_since(SystemTime::now()).unwrap_or_default().min(idle))
+/// The pause until a tunnel is looked at: `idle`, or the time that its token or the age of its connection leaves.
+fn until(session: &Session, ends: Option<SystemTime>, idle: Duration) -> Duration {
+    let token = ends.map(|end| end.duration_since(SystemTime::now()).unwrap_or_default());
+    [token, session.overdue_in()].into_iter().flatten().fold(idle, Duration::min)
+}
+
+/// Looks at the bounds of a tunnel in which a byte last moved at `since`.
+fn look(session: &Session, ends: Option<SystemTime>, since: u64, idle: Duration) -> Look<Cause> {
+    if ends.is_some_and(|end| end <= SystemTime::now()) {
+        return Look::End(Cause::TokenExpired);
+    }
+    if session.is_overdue() {
+        return Look::End(Cause::MaxAge);
+    }
+    let left = idle.saturating_sub(Duration::from_millis(coarse_ms().saturating_sub(since)));
+    if left.is_zero() {
+        return Look::End(Cause::IdleTimeout);
+    }
+    Look::Again(until(session, ends, left).max(SOONEST))
 }
 
 /// Moves bytes between `client` and the server until both directions are over, one breaks, nothing moves
-/// for `idle`, or the token of the request has ended. `early` came from the client already.
+/// for `idle`, or the token of the request or the grace behind the greatest age of the connection has ended. `early` came
+/// from the client already.
 pub(crate) async fn run(
     session: &Session,
-    client: &mut dyn End,
+    client: &mut dyn TunnelEnd,
     early: Vec<u8>,
     switch: Switch,
     idle: Duration,
 ) -> Cause {
     let Switch { mut server, record_guard } = switch;
-    let ends = record_guard.0.tunnel_end();
+    let ends = record_guard.0.token_end();
     let idle = record_guard.0.idle.get().unwrap_or(idle);
     let worker = Rc::clone(&session.worker);
-    let mut up = Way { moved: early.len() as u64, kept: early, ..Way::default() };
-    let mut down = Way::default();
-    let mut alarm = pin!(sleep(until(ends, idle)));
+    let mut up = TunnelDirection { moved: early.len() as u64, kept: early, ..TunnelDirection::default() };
+    let mut down = TunnelDirection::default();
+    let alarm = pin!(sleep(until(session, ends, idle)));
+    let mut timer = DeadlineTimer::new(alarm);
     let (mut seen, mut since) = (0, coarse_ms());
     let mut place = None;
     let cause = poll_fn(|cx| {
-        place.get_or_insert_with(|| worker.cut.remember(cx.waker()));
+        place.get_or_insert_with(|| worker.drain.subscribe(cx.waker()));
         if let Some(cause) = session.end() {
             return Poll::Ready(cause);
         }
         let mut scratch = worker.scratch.borrow_mut();
-        let more = match both(cx, (&mut up, &mut down), (&mut *client, &mut server), &mut scratch.bytes) {
+        let more = match both(cx, &mut up, &mut down, &mut *client, &mut server, &mut scratch.bytes) {
             Ok(more) => more,
             Err(cause) => return Poll::Ready(cause),
         };
@@ -238,22 +261,14 @@ pub(crate) async fn run(
             return Poll::Pending;
         }
         record_guard.0.held_until(server.link.socket().waited_for_pace_until());
-        while alarm.as_mut().poll(cx).is_ready() {
-            if ends.is_some_and(|end| end <= SystemTime::now()) {
-                return Poll::Ready(Cause::TokenExpired);
-            }
+        timer.poll_end(cx, || {
             let since = since.max(server.link.socket().waited_for_pace_until());
-            let left = idle.saturating_sub(Duration::from_millis(coarse_ms().saturating_sub(since)));
-            if left.is_zero() {
-                return Poll::Ready(Cause::IdleTimeout);
-            }
-            alarm.as_mut().reset(Instant::now() + until(ends, left));
-        }
-        Poll::Pending
+            look(session, ends, since, idle)
+        })
     })
     .await;
     if let Some(place) = place {
-        worker.cut.forget(place);
+        worker.drain.unsubscribe(place);
     }
     record_guard.0.end(cause);
     cause
@@ -268,7 +283,7 @@ mod tests {
     /// Has these bytes to give, and then its end; what it is given is refused in this way, if in any.
     struct Fake(Vec<u8>, Option<io::ErrorKind>);
 
-    impl End for Fake {
+    impl TunnelEnd for Fake {
         fn poll_read(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
             let n = self.0.len();
             buffer[..n].copy_from_slice(&std::mem::take(&mut self.0));
@@ -297,10 +312,10 @@ mod tests {
             (Some(io::ErrorKind::BrokenPipe), Ok(false)),
             (None, Ok(false)),
         ] {
-            let (mut up, mut down) = (Way::default(), Way::default());
+            let (mut up, mut down) = (TunnelDirection::default(), TunnelDirection::default());
             let (mut client, mut server) = (Fake(b"question".to_vec(), None), Fake(b"half".to_vec(), how));
             let cx = &mut Context::from_waker(Waker::noop());
-            let outcome = both(cx, (&mut up, &mut down), (&mut client, &mut server), &mut vec![0; PIECE]);
+            let outcome = both(cx, &mut up, &mut down, &mut client, &mut server, &mut vec![0; PIECE]);
             assert_eq!((outcome, down.moved), (expected, 4), "{how:?}");
             assert_eq!(down.shut, expected.is_ok(), "{how:?}");
         }

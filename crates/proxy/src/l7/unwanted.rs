@@ -1,4 +1,4 @@
-//! Bodies of servers that nobody wants. A little of them is read and forgotten, so that their connection can be kept.
+//! Unwanted bodies of servers. A little of them is read and forgotten, so that their connection can be kept.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use offramp_http::body::Frame;
 use tokio::time::timeout;
 
-/// How much is read of a body that nobody wants, in bytes.
+/// Bytes that are read of an unwanted body.
 pub(super) const UNWANTED: usize = 64 * 1024;
 /// For how long a body is read that is in nobody's way.
 const PATIENCE: Duration = Duration::from_secs(1);

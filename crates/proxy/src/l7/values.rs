@@ -8,14 +8,14 @@ use std::io::Write as _;
 use http::Method;
 use offramp_http::head::Request;
 use offramp_http::semantics::variables::{FieldVariable, VariableValues};
-use offramp_observe::facts::Address;
+use offramp_observe::facts::EndpointAddress;
 
-use super::client_certificate::ClientCertificate;
+use super::client_certificate::VerifiedClient;
 use super::exchange::RequestContext;
 use super::session::Session;
 use crate::snapshot::http::HttpRoute;
 
-/// What a request asked for, as it came, and its id, which its record forgets when it ends.
+/// Target that a request asked for, as it came, and its id, which its record forgets when it ends.
 pub(crate) struct AskedTarget {
     method: Method,
     /// Path and query as the client sent them.
@@ -23,7 +23,7 @@ pub(crate) struct AskedTarget {
     id: Box<str>,
 }
 
-/// Where the values of one request come from.
+/// Sources of the values of one request.
 pub(crate) struct RequestValues<'r> {
     pub(crate) session: &'r Session,
     pub(crate) context: &'r RequestContext,
@@ -43,7 +43,7 @@ impl RequestValues<'_> {
     /// The port of the client; `None` where proxies name the client, or it came by a Unix socket.
     fn client_port(&self) -> Option<u16> {
         match &self.session.brief.client.address {
-            Address::Ip(address) if self.context.named.is_none() => Some(address.port()),
+            EndpointAddress::Ip(address) if self.context.named.is_none() => Some(address.port()),
             _ => None,
         }
     }
@@ -52,7 +52,7 @@ impl RequestValues<'_> {
         let asked = self.context.asked();
         let target = || asked.map(|asked| &*asked.target);
         let tls = self.session.brief.tls.as_ref();
-        let parts = || self.session.client_certificate().map(ClientCertificate::parts);
+        let parts = || self.session.client_certificate().map(VerifiedClient::parts);
         match variable {
             FieldVariable::Host => self.context.host.as_deref(),
             FieldVariable::Scheme => Some(self.session.scheme.name()),
@@ -98,7 +98,7 @@ impl VariableValues for RequestValues<'_> {
                 None => Ok(()),
             },
             FieldVariable::CertificateEnd => {
-                match self.session.client_certificate().and_then(ClientCertificate::until) {
+                match self.session.client_certificate().and_then(VerifiedClient::until) {
                     Some(end) => out.write_all(httpdate::fmt_http_date(end).as_bytes()),
                     None => Ok(()),
                 }

@@ -3,13 +3,13 @@
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 
-use crate::worker::Worker;
+use crate::resources::Resources;
 
-/// What a server puts behind the key before it hashes both.
+/// Text that a server puts behind the key before it hashes both.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// A key: 16 bytes in base64. It shows that the server understood, and needs to be no secret.
-pub(crate) fn key(worker: &Worker) -> String {
+pub(crate) fn key(worker: &Resources) -> String {
     let bits = u128::from(worker.random()) << 64 | u128::from(worker.random());
     BASE64_STANDARD.encode(bits.to_be_bytes())
 }

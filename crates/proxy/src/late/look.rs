@@ -16,15 +16,15 @@ const STUCK: Duration = Duration::from_secs(1);
 
 /// The looks so far.
 #[derive(Debug, Default)]
-pub(super) struct Look {
+pub(super) struct LagProbe {
     last: Option<Instant>,
-    workers: Vec<Known>,
+    workers: Vec<WorkerState>,
     all_slept: bool,
 }
 
-/// What is known of a worker.
+/// The state of a worker, as far as it is known.
 #[derive(Debug, Default)]
-struct Known {
+struct WorkerState {
     /// The question that was not answered when it was looked at last.
     open: Option<Question>,
     /// The CPU time of its thread when it answered the question before.
@@ -35,15 +35,15 @@ struct Known {
 #[derive(Debug)]
 struct Question {
     number: u64,
-    /// When it was asked; later by the time in which nobody could answer.
+    /// Time of the question; later by the time in which no worker could answer.
     at: Instant,
-    /// What the worker had begun last when the answer was late.
+    /// The step that the worker had begun last when the answer was late.
     begun: Option<Begun>,
-    /// How late it was when it was reported, in nanoseconds.
+    /// The lateness when it was reported, in nanoseconds.
     reported: u64,
 }
 
-/// What a worker began, for whom and for what.
+/// A step that a worker has begun, its client and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Begun {
     pub(super) step: Doing,
@@ -53,36 +53,36 @@ pub(super) struct Begun {
 
 /// A loop is late.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct LagReport {
     pub(super) worker: usize,
-    /// How late, or so far.
+    /// The lateness, or so far.
     pub(super) late: Duration,
-    /// The part of it that no report has told, in nanoseconds.
+    /// The part of it that was not reported, in nanoseconds.
     pub(super) more: u64,
-    /// Whether no report has told of it.
+    /// It was not reported before.
     pub(super) is_new: bool,
-    /// Whether it still is.
+    /// The loop is still late.
     pub(super) is_stuck: bool,
-    /// What the thread has used since the answer before; unknown where it is stuck.
+    /// CPU time of the thread since the answer before; unknown where it is stuck.
     pub(super) cpu: Option<Duration>,
     pub(super) begun: Begun,
     at: Instant,
 }
 
-impl Look {
+impl LagProbe {
     /// Looks at all workers, and asks those that are awake. `place` says what those work for that are late.
     pub(super) fn look(
         &mut self,
         now: Instant,
         workers: &[Arc<Pulse>],
         place: impl Fn(Doing) -> Option<Place>,
-    ) -> Vec<Report> {
+    ) -> Vec<LagReport> {
         // The time in which this thread did not run either.
         let lost = self.last.replace(now).map_or(Duration::ZERO, |last| {
             let since = now.saturating_duration_since(last);
             if since > LATE { since - LOOK } else { Duration::ZERO }
         });
-        self.workers.resize_with(workers.len().max(self.workers.len()), Known::default);
+        self.workers.resize_with(workers.len().max(self.workers.len()), WorkerState::default);
         self.all_slept = true;
         let mut reports = Vec::new();
         for (index, (known, pulse)) in self.workers.iter_mut().zip(workers).enumerate() {
@@ -102,7 +102,7 @@ impl Look {
         reports
     }
 
-    /// Whether no worker had anything to do.
+    /// No worker had anything to do.
     pub(super) fn all_slept(&self) -> bool {
         self.all_slept
     }
@@ -115,8 +115,9 @@ impl Look {
     /// Says so, unless something was said of the worker within the last minute.
     pub(super) fn say(
         &mut self,
-        report: &Report,
-        (log, notices): (&Log, &Notices),
+        report: &LagReport,
+        log: &Log,
+        notices: &Notices,
         shown: impl Fn(Option<IpAddr>) -> String,
     ) {
         let known = &mut self.workers[report.worker];
@@ -145,7 +146,7 @@ impl Look {
     }
 }
 
-impl Known {
+impl WorkerState {
     /// Looks at the open question.
     fn examine(
         &mut self,
@@ -153,7 +154,7 @@ impl Known {
         now: Instant,
         pulse: &Pulse,
         place: impl Fn(Doing) -> Option<Place>,
-    ) -> Option<Report> {
+    ) -> Option<LagReport> {
         let question = self.open.as_mut()?;
         let is_stuck = pulse.answered.load(Ordering::Acquire) < question.number;
         let until = match is_stuck {
@@ -184,6 +185,6 @@ impl Known {
         if !is_stuck {
             self.open = None;
         }
-        Some(Report { worker, late, more, is_new, is_stuck, cpu, begun: begun?, at: now })
+        Some(LagReport { worker, late, more, is_new, is_stuck, cpu, begun: begun?, at: now })
     }
 }

@@ -5,17 +5,17 @@ use offramp_observe::{Detail, Level, LogFormat, NoticeKind, Output};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
 
-use super::look::{Begun, Report};
+use super::look::{Begun, LagReport};
 use super::*;
-use crate::snapshot::{Current, Route, Target};
+use crate::snapshot::{Current, Destination, Route, Target};
 use crate::worker::rig;
-use crate::{Match, Rule, Table};
+use crate::{Match, RouteRule, RouteTable};
 
 /// A worker whose answers are given by hand.
 struct Rig {
     lateness: Arc<Lateness>,
     pulse: Arc<Pulse>,
-    look: Look,
+    look: LagProbe,
     now: Instant,
 }
 
@@ -23,11 +23,11 @@ impl Rig {
     fn new() -> Self {
         let lateness = Lateness::new();
         let (pulse, now) = (lateness.add(), lateness.begun);
-        Self { lateness, pulse, look: Look::default(), now }
+        Self { lateness, pulse, look: LagProbe::default(), now }
     }
 
     /// Looks after so many milliseconds.
-    fn look_after(&mut self, millis: u64) -> Vec<Report> {
+    fn look_after(&mut self, millis: u64) -> Vec<LagReport> {
         self.now += Duration::from_millis(millis);
         let place = |_| Some(("route", "a.test".into()));
         self.look.look(self.now, &self.lateness.workers(), place)
@@ -187,11 +187,11 @@ fn a_task_that_blocks_its_loop_is_counted_and_told() {
 /// A snapshot with a route of this name, and a listener on socket 1.
 fn leading_to(name: &str) -> Snapshot {
     let mut snapshot = rig::snapshot(1);
-    let target = Target::Passthrough { backend: 0, send_proxy: None };
+    let target = Target::Passthrough(Destination { backend: 0, send_proxy: None, connect_timeout: None });
     let (deny_ja4, log_one_in) = (Arc::default(), std::num::NonZeroU32::MIN);
     let to = Route { name: name.into(), target, deny_ja4, addresses: None, log_one_in, bandwidth: None };
     let listener = snapshot.listeners.values_mut().next().map(|listener| Arc::get_mut(listener).unwrap());
-    listener.unwrap().routes = Table::new(vec![Rule { matches: Match::default(), to }]);
+    listener.unwrap().routes = RouteTable::new(vec![RouteRule { matches: Match::default(), to }]);
     let listener = Arc::clone(snapshot.listeners.values().next().unwrap());
     snapshot.sockets.insert(AcceptorId(1), listener);
     snapshot
@@ -206,7 +206,7 @@ fn a_place_is_named_by_the_snapshot_that_has_it_or_not_at_all() {
     let (a, b) = (RouteId::of("a.test"), RouteId::of("b.test"));
     assert_eq!(name(Doing::Request(a)).as_deref(), Some("route=a.test"));
     assert_eq!(name(Doing::Relay(b)), None);
-    assert_eq!(name(Doing::Handshake(AcceptorId(1))).unwrap(), format!("listener={}", rig::DOOR));
+    assert_eq!(name(Doing::Handshake(AcceptorId(1))).unwrap(), format!("listener={}", rig::PROXIED));
     assert_eq!((name(Doing::Accept(AcceptorId(2))), name(Doing::Nothing)), (None, None));
     let followed = current.load_full();
     current.replace(leading_to("b.test"));

@@ -1,15 +1,15 @@
-//! Which connections are meant.
+//! The selection of connections.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
-use offramp_observe::facts::{PathFacts, Traffic};
+use offramp_observe::facts::{ByteCounts, PathFacts};
 use offramp_observe::{ConnectionFacts, ConnectionId};
 
 use super::ip;
 use crate::networks::NetworkSet;
 
-/// Which connections are meant: those that fit all that is set. Without anything set, all are.
+/// Selects the connections that fit every condition that is set; without one, all.
 #[derive(Debug, Default)]
 pub struct Filter {
     /// The one with this id.
@@ -18,7 +18,7 @@ pub struct Filter {
     pub clients: Option<NetworkSet>,
     /// Those with this name ([`super::LiveConnection::name`]); `*.example.org` is any name below `example.org`.
     pub name: Option<Box<str>>,
-    /// Those on this route; of HTTP, those whose latest request was on it.
+    /// Connections on this route; of HTTP, those with their latest request on it.
     pub route: Option<Box<str>>,
     /// Those of this listener.
     pub listener: Option<Box<str>>,
@@ -30,14 +30,14 @@ pub struct Filter {
     pub touched: Option<Touched>,
 }
 
-/// What a change of the configuration touches.
+/// The items that a change of the configuration touches.
 #[derive(Debug, Default)]
 pub struct Touched {
-    /// Listeners, by name.
+    /// Names of listeners; empty: any.
     pub listeners: HashSet<String>,
     /// Routes, as events call them.
     pub routes: HashSet<String>,
-    /// Backends, by name.
+    /// Names of backends; empty: any.
     pub backends: HashSet<String>,
     /// Servers of other backends, by the backend's name and their addresses.
     pub servers: HashMap<String, HashSet<String>>,
@@ -56,7 +56,7 @@ impl Touched {
 }
 
 impl Filter {
-    /// Whether a connection is meant, by what never changes about it. Asked first: it looks at nothing but the facts.
+    /// Applies the conditions on facts that never change. Asked first: it looks at nothing else.
     pub(super) fn admits(&self, facts: &ConnectionFacts, now: SystemTime) -> bool {
         let is_of = |clients: &NetworkSet| ip(&facts.client.address).is_some_and(|ip| clients.contains(ip));
         let age = || now.duration_since(facts.accepted).unwrap_or_default();
@@ -68,17 +68,18 @@ impl Filter {
             && self.older.is_none_or(|older| age() >= older)
     }
 
-    /// Whether the rest of the filter has to be asked.
+    /// There are conditions beside those of [`Filter::admits`].
     pub(super) fn looks_further(&self) -> bool {
         self.name.is_some() || self.route.is_some() || self.larger.is_some() || self.touched.is_some()
     }
 
-    /// Whether a connection of `listener` is meant, by its name, where it goes and what it has moved.
+    /// Applies the conditions on the name, the path and the traffic of a connection of `listener`.
     pub(super) fn admits_now(
         &self,
-        (listener, name): (&str, Option<&str>),
+        listener: &str,
+        name: Option<&str>,
         path: &PathFacts,
-        traffic: Traffic,
+        traffic: ByteCounts,
     ) -> bool {
         let moved = traffic.from_client.saturating_add(traffic.to_client);
         self.is_named(name)
@@ -102,7 +103,7 @@ pub(super) fn only_host(route: &str) -> Option<&str> {
     (is_one && !is_none).then_some(hosts)
 }
 
-/// Whether a server name is the wanted one, or below it where that begins with `*.`.
+/// A server name is the wanted one, or below it where that begins with `*.`.
 fn is_name(name: Option<&str>, wanted: &str) -> bool {
     let Some(name) = name else { return false };
     match wanted.strip_prefix("*.") {

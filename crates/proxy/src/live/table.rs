@@ -8,54 +8,66 @@ use std::task::Waker;
 use std::time::SystemTime;
 
 use offramp_observe::ConnectionFacts;
-use offramp_observe::facts::{PathFacts, Traffic};
+use offramp_observe::facts::{ByteCounts, PathFacts};
 
 use super::filter::only_host;
-use super::{Filter, LiveConnection, Protocol};
-use crate::l7::Session;
+use super::{ConnectionProtocol, Filter, LiveConnection};
 
-/// How many entries a worker looks at for one question: some 200 µs of its time, where all are told.
-const PIECE: usize = 1000;
+/// Entries that a worker examines for one query: some 200 µs of its time, where all are listed.
+const ENTRIES_PER_QUERY: usize = 1000;
 
-/// What is asked of a worker.
+/// A query to one worker about its connections.
 #[derive(Clone, Debug)]
-pub struct Question {
-    /// Which connections are meant.
+pub struct ConnectionQuery {
+    /// Filter that selects connections.
     pub filter: Arc<Filter>,
-    /// The place in the table from which on it looks.
+    /// The first slot of the table that is examined.
     pub from: u32,
-    /// It stops after so many that are meant.
+    /// The query ends after so many selected connections.
     pub most: usize,
-    /// What is to become of them.
-    pub wish: Wish,
+    /// The action on each selected connection.
+    pub action: QueryAction,
 }
 
-/// What is to become of connections.
+/// The action of a query on the connections that it selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// They tell of themselves.
-    Tell,
-    /// They are counted.
+pub enum QueryAction {
+    /// The reply lists them.
+    List,
+    /// The reply has their number alone.
     Count,
-    /// They are closed.
+    /// Close them after the reply.
     Close,
 }
 
-/// The answer for a part of the table.
+/// The reply for a part of the table.
 #[derive(Debug, Default)]
-pub struct Piece {
-    /// What those told that were meant, in the order of the table.
-    pub told: Vec<LiveConnection>,
-    /// How many were meant.
+pub struct QueryReply {
+    /// The selected connections in the order of the table, if the action is [`QueryAction::List`].
+    pub listed: Vec<LiveConnection>,
+    /// The number of selected connections.
     pub count: u64,
-    /// The place from which on to go on; `None` at the end.
+    /// The slot at which the next query goes on; `None` at the end of the table.
     pub next: Option<u32>,
+}
+
+/// The requests of one HTTP connection, as far as the table shows them. HTTP has them in a session, above this module.
+pub(crate) trait HttpActivity {
+    /// The host of the latest request, unless the connection has been idle and has forgotten it.
+    fn latest_host(&self) -> Option<Arc<str>>;
+    /// Requests that have begun.
+    fn requests(&self) -> u64;
+    /// Requests that are under way.
+    fn requests_open(&self) -> usize;
+    /// Calls `visit` with the path and the traffic of each request that is under way, the latest last. A request
+    /// has no path once its end was reported.
+    fn each_open(&self, visit: &mut dyn FnMut(Option<PathFacts>, ByteCounts));
 }
 
 /// The connections of a worker, each in a slot of its own from accept to close.
 #[derive(Default)]
 pub(crate) struct Live {
-    slots: RefCell<Vec<Slot>>,
+    slots: RefCell<Vec<LiveSlot>>,
     /// The first free slot and one more, or 0.
     free: Cell<u32>,
     /// Connections that are to be closed, and have not ended.
@@ -63,57 +75,58 @@ pub(crate) struct Live {
 }
 
 /// A slot: what is not part of the facts. Freed slots are used again, the last one first.
-struct Slot {
+struct LiveSlot {
     /// `None` where the slot is free.
     facts: Option<Box<ConnectionFacts>>,
     /// Wakes the task of the connection.
     task: Option<Waker>,
-    /// Of HTTP.
-    session: Weak<Session>,
+    /// The requests of an HTTP connection.
+    http: Option<Weak<dyn HttpActivity>>,
     /// The next free slot and one more, or 0.
     next_free: u32,
-    protocol: Protocol,
+    protocol: ConnectionProtocol,
     closing: bool,
 }
 
-/// What each connection costs beside its facts.
-const _: () = assert!(size_of::<Slot>() <= 40);
+/// The cost of each connection beside its facts.
+const _: () = assert!(size_of::<LiveSlot>() <= 48);
 
 /// The slot of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u32);
+pub(crate) struct LiveSlotId(u32);
 
 impl Live {
-    /// A connection begins, in this task.
-    pub(crate) fn enter(&self, facts: Box<ConnectionFacts>, task: Waker) -> Place {
+    /// Adds a connection that begins, in this task.
+    pub(crate) fn enter(&self, facts: Box<ConnectionFacts>, task: Waker) -> LiveSlotId {
         let mut slots = self.slots.borrow_mut();
-        let slot = Slot {
+        let slot = LiveSlot {
             facts: Some(facts),
             task: Some(task),
-            session: Weak::new(),
+            http: None,
             next_free: 0,
-            protocol: Protocol::Opening,
+            protocol: ConnectionProtocol::Opening,
             closing: false,
         };
         let Some(at) = self.free.get().checked_sub(1) else {
             slots.push(slot);
             // Descriptors run out long before.
-            return Place(u32::try_from(slots.len() - 1).unwrap_or(u32::MAX));
+            return LiveSlotId(u32::try_from(slots.len() - 1).unwrap_or(u32::MAX));
         };
         let free = &mut slots[at as usize];
         self.free.set(free.next_free);
         *free = slot;
-        Place(at)
+        LiveSlotId(at)
     }
 
-    /// It has ended. What an HTTP connection has shown of its requests is theirs, and not part of its facts.
-    pub(crate) fn leave(&self, Place(at): Place) -> Option<Box<ConnectionFacts>> {
+    /// Removes a connection that has ended. An HTTP connection has shown path and traffic of its requests, which are not
+    /// part of its facts.
+    pub(crate) fn leave(&self, LiveSlotId(at): LiveSlotId) -> Option<Box<ConnectionFacts>> {
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(at as usize)?;
         let mut facts = slot.facts.take()?;
-        (slot.task, slot.session) = (None, Weak::new());
+        (slot.task, slot.http) = (None, None);
         if slot.protocol.is_http() {
-            (facts.path, facts.traffic) = (PathFacts::default(), Traffic::default());
+            (facts.path, facts.traffic) = (PathFacts::default(), ByteCounts::default());
         }
         if std::mem::take(&mut slot.closing) {
             self.closing.set(self.closing.get() - 1);
@@ -123,26 +136,30 @@ impl Live {
     }
 
     /// The facts of a connection. Not to be kept over an await: the table is locked meanwhile.
-    pub(crate) fn facts(&self, Place(at): Place) -> RefMut<'_, ConnectionFacts> {
+    pub(crate) fn facts(&self, LiveSlotId(at): LiveSlotId) -> RefMut<'_, ConnectionFacts> {
         RefMut::map(self.slots.borrow_mut(), |slots| {
-            // Taken only by `leave`, after which nobody has the place.
+            // Taken only by `leave`, which ends the place.
             &mut **slots[at as usize].facts.as_mut().expect("facts last as long as the connection")
         })
     }
 
-    /// What is spoken is known.
-    pub(crate) fn speaks(&self, Place(at): Place, protocol: Protocol) {
+    pub(crate) fn speaks(&self, LiveSlotId(at): LiveSlotId, protocol: ConnectionProtocol) {
         self.slots.borrow_mut()[at as usize].protocol = protocol;
     }
 
-    /// HTTP is spoken.
-    pub(crate) fn serves(&self, Place(at): Place, session: &Rc<Session>, protocol: Protocol) {
+    /// Records that HTTP is spoken.
+    pub(crate) fn serves(
+        &self,
+        LiveSlotId(at): LiveSlotId,
+        http: Weak<dyn HttpActivity>,
+        protocol: ConnectionProtocol,
+    ) {
         let slot = &mut self.slots.borrow_mut()[at as usize];
-        (slot.session, slot.protocol) = (Rc::downgrade(session), protocol);
+        (slot.http, slot.protocol) = (Some(http), protocol);
     }
 
     /// A relay has moved so much until now.
-    pub(crate) fn moved(&self, place: Place, traffic: Traffic) {
+    pub(crate) fn moved(&self, place: LiveSlotId, traffic: ByteCounts) {
         let mut facts = self.facts(place);
         // Most turns of a quiet connection move nothing.
         if facts.traffic != traffic {
@@ -151,7 +168,7 @@ impl Live {
     }
 
     /// A request of an HTTP connection has ended, that went this way and moved so much.
-    pub(crate) fn requested(&self, place: Place, path: &PathFacts, traffic: Traffic) {
+    pub(crate) fn requested(&self, place: LiveSlotId, path: &PathFacts, traffic: ByteCounts) {
         let facts = &mut *self.facts(place);
         facts.traffic.from_client += traffic.from_client;
         facts.traffic.to_client += traffic.to_client;
@@ -172,31 +189,38 @@ impl Live {
         }
     }
 
-    /// Whether a connection is to be closed.
-    pub(crate) fn is_closing(&self, Place(at): Place) -> bool {
+    /// A connection is to be closed.
+    pub(crate) fn is_closing(&self, LiveSlotId(at): LiveSlotId) -> bool {
         self.closing.get() > 0 && self.slots.borrow()[at as usize].closing
     }
 
-    /// Answers a question, as far as one turn goes. Those that are being closed are not there any more.
-    pub(crate) fn answer(&self, question: &Question) -> Piece {
-        let Question { filter, from, most, wish } = question;
-        let (now, mut piece) = (SystemTime::now(), Piece::default());
+    /// Wakes the task of every connection.
+    pub(crate) fn wake_all(&self) {
+        for task in self.slots.borrow().iter().filter_map(|slot| slot.task.as_ref()) {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Answers a query, as far as one turn goes. Connections that are being closed are left out.
+    pub(crate) fn answer(&self, query: &ConnectionQuery) -> QueryReply {
+        let ConnectionQuery { filter, from, most, action } = query;
+        let (now, mut reply) = (SystemTime::now(), QueryReply::default());
         let mut slots = self.slots.borrow_mut();
         let length = slots.len();
         let from = (*from as usize).min(length);
-        let end = from.saturating_add(PIECE).min(length);
+        let end = from.saturating_add(ENTRIES_PER_QUERY).min(length);
         let mut at = from;
-        while at < end && piece.count < *most as u64 {
+        while at < end && reply.count < *most as u64 {
             let slot = &mut slots[at];
             at += 1;
             if slot.closing || !slot.is_meant(filter, now) {
                 continue;
             }
-            piece.count += 1;
-            match wish {
-                Wish::Tell => piece.told.extend(slot.tell(now)),
-                Wish::Count => {}
-                Wish::Close => {
+            reply.count += 1;
+            match action {
+                QueryAction::List => reply.listed.extend(slot.describe(now)),
+                QueryAction::Count => {}
+                QueryAction::Close => {
                     slot.closing = true;
                     self.closing.set(self.closing.get() + 1);
                     if let Some(task) = &slot.task {
@@ -206,12 +230,12 @@ impl Live {
             }
         }
         // There are fewer than this type can tell.
-        piece.next = (at < length).then(|| u32::try_from(at).unwrap_or(u32::MAX));
-        piece
+        reply.next = (at < length).then(|| u32::try_from(at).unwrap_or(u32::MAX));
+        reply
     }
 }
 
-impl Slot {
+impl LiveSlot {
     fn is_meant(&self, filter: &Filter, now: SystemTime) -> bool {
         let Some(facts) = &self.facts else { return false };
         if !filter.admits(facts, now) {
@@ -220,24 +244,28 @@ impl Slot {
         if !filter.looks_further() {
             return true;
         }
-        match self.session.upgrade() {
+        match self.activity() {
             None => {
                 let name = facts.tls.sni.as_deref();
-                filter.admits_now((&facts.listener, name), &facts.path, facts.traffic)
+                filter.admits_now(&facts.listener, name, &facts.path, facts.traffic)
             }
-            Some(session) => {
-                let (path, traffic) = with_requests(facts, &session);
-                let name = name(facts, Some(&session), &path);
-                filter.admits_now((&facts.listener, name.as_deref()), &path, traffic)
+            Some(http) => {
+                let (path, traffic) = with_requests(facts, &*http);
+                let name = name(facts, Some(&*http), &path);
+                filter.admits_now(&facts.listener, name.as_deref(), &path, traffic)
             }
         }
     }
 
-    fn tell(&self, now: SystemTime) -> Option<LiveConnection> {
+    fn activity(&self) -> Option<Rc<dyn HttpActivity>> {
+        self.http.as_ref()?.upgrade()
+    }
+
+    fn describe(&self, now: SystemTime) -> Option<LiveConnection> {
         let facts = self.facts.as_ref()?;
-        let session = self.session.upgrade();
-        let (path, traffic) = match &session {
-            Some(session) => with_requests(facts, session),
+        let http = self.activity();
+        let (path, traffic) = match &http {
+            Some(http) => with_requests(facts, &**http),
             None => (facts.path.clone(), facts.traffic),
         };
         Some(LiveConnection {
@@ -246,42 +274,40 @@ impl Slot {
             listener: Arc::clone(&facts.listener),
             client: facts.client.address.clone(),
             peer: facts.client.peer.clone(),
-            name: name(facts, session.as_deref(), &path),
+            name: name(facts, http.as_deref(), &path),
             protocol: self.protocol,
             tls: facts.tls.version,
-            route: path.route,
-            backend: path.backend,
-            server: path.server,
+            path,
             accepted: facts.accepted,
             age: now.duration_since(facts.accepted).unwrap_or_default(),
             traffic,
-            requests: session.as_ref().map_or(0, |session| session.begun.get()),
-            requests_open: session.as_ref().map_or(0, |session| session.in_flight()),
+            requests: http.as_ref().map_or(0, |http| http.requests()),
+            requests_open: http.as_ref().map_or(0, |http| http.requests_open()),
         })
     }
 }
 
-/// The name that a client asked for: in its handshake, else over HTTP in its latest request. A connection that rests has
-/// forgotten that host, and its route may still tell it.
-fn name(facts: &ConnectionFacts, session: Option<&Session>, path: &PathFacts) -> Option<Box<str>> {
-    let in_request = |session: &Session| match session.latest_host() {
+/// The name that a client asked for: in its handshake, else over HTTP in its latest request. An idle connection has
+/// forgotten that host, and its route may still have it.
+fn name(facts: &ConnectionFacts, http: Option<&dyn HttpActivity>, path: &PathFacts) -> Option<Box<str>> {
+    let in_request = |http: &dyn HttpActivity| match http.latest_host() {
         Some(host) => Some((&*host).into()),
         None => path.route.as_deref().and_then(only_host).map(Into::into),
     };
-    facts.tls.sni.clone().or_else(|| session.and_then(in_request))
+    facts.tls.sni.clone().or_else(|| http.and_then(in_request))
 }
 
-/// Where an HTTP connection goes and what it has moved, with the requests that are under way.
-fn with_requests(facts: &ConnectionFacts, session: &Session) -> (PathFacts, Traffic) {
+/// The path and the traffic of an HTTP connection, with the requests that are under way.
+fn with_requests(facts: &ConnectionFacts, http: &dyn HttpActivity) -> (PathFacts, ByteCounts) {
     let (mut path, mut traffic) = (facts.path.clone(), facts.traffic);
-    for record in session.live() {
-        traffic.from_client += record.up.get();
-        traffic.to_client += record.down.get();
+    http.each_open(&mut |request, moved| {
+        traffic.from_client += moved.from_client;
+        traffic.to_client += moved.to_client;
         // The latest that has found its route.
-        if let Some(latest) = record.path().filter(|path| path.route.is_some()) {
+        if let Some(latest) = request.filter(|path| path.route.is_some()) {
             path = latest;
         }
-    }
+    });
     (path, traffic)
 }
 

@@ -3,9 +3,9 @@
 /// Fingerprints, and beginnings of fingerprints.
 #[derive(Debug, Default)]
 pub struct Ja4List {
-    /// Sorted.
+    /// Whole fingerprints, in order.
     whole: Vec<Box<str>>,
-    /// Without their `*`.
+    /// Prefixes, without their `*`.
     begins: Vec<Box<str>>,
 }
 
@@ -23,13 +23,13 @@ impl Ja4List {
         list
     }
 
-    /// Whether it lists nothing.
+    /// Returns true for an empty list.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.whole.is_empty() && self.begins.is_empty()
     }
 
-    /// Whether it lists this fingerprint.
+    /// Returns true if it lists this fingerprint.
     #[must_use]
     pub fn has(&self, ja4: &str) -> bool {
         self.whole.binary_search_by(|listed| (**listed).cmp(ja4)).is_ok()

@@ -1,8 +1,8 @@
 //! Which route a request takes: by its host and path, in normal form (see [`offramp_http::path`]).
 
-use super::{Match, Rule, Table};
+use super::{Match, RouteRule, RouteTable};
 
-/// What a request must match.
+/// Conditions on the path of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathMatch {
     /// Hosts in lower case and without a port: exact, or `*.` and a suffix for one more label. Empty: any,
@@ -11,20 +11,20 @@ pub struct PathMatch {
     /// A prefix of the path in normal form, at a segment boundary: `/a` matches `/a` and `/a/b`, not `/ab`; `/a/` matches
     /// `/a/` and what is below. `/` and nothing match any path, `*` included.
     pub path: String,
-    /// The number of what it says about who may enter: 0 for everybody, and the same for the same rules.
+    /// Number of its rules of access: 0 without any, and the same for the same rules.
     pub entry: u32,
 }
 
 /// Routes of requests, arranged for lookup.
 pub struct Paths<T> {
-    table: Table<Entry<T>>,
-    /// Set where some rule says who may enter.
+    table: RouteTable<PathEntry<T>>,
+    /// Set if some rule restricts the access.
     has_guards: bool,
     /// The length of the longest prefix.
     longest: usize,
 }
 
-struct Entry<T> {
+struct PathEntry<T> {
     prefix: Prefix,
     entry: u32,
     to: T,
@@ -33,13 +33,13 @@ struct Entry<T> {
 impl<T> Paths<T> {
     /// Arranges rules, the preferred ones first: of two that both match a request, the first is taken.
     pub fn new(rules: Vec<(PathMatch, T)>) -> Self {
-        let rule = |(matches, to): (PathMatch, T)| Rule {
+        let rule = |(matches, to): (PathMatch, T)| RouteRule {
             matches: Match { hosts: matches.hosts, alpn: Vec::new() },
-            to: Entry { prefix: Prefix::new(matches.path), entry: matches.entry, to },
+            to: PathEntry { prefix: Prefix::new(matches.path), entry: matches.entry, to },
         };
         let has_guards = rules.iter().any(|(matches, _)| matches.entry != 0);
         let longest = rules.iter().map(|(matches, _)| matches.path.len()).max().unwrap_or(0);
-        Self { table: Table::new(rules.into_iter().map(rule).collect()), has_guards, longest }
+        Self { table: RouteTable::new(rules.into_iter().map(rule).collect()), has_guards, longest }
     }
 
     /// The first rule that matches a request for `path` (without its query) on `host` (in lower case and
@@ -48,23 +48,23 @@ impl<T> Paths<T> {
         self.table.first(host, |entry| entry.prefix.covers(path)).map(|entry| &entry.to)
     }
 
-    /// The number of the rules about who may enter by the path; `None` where no rule matches it.
+    /// Number of the rules of access by the path; `None` if no rule matches it.
     pub fn entry(&self, host: Option<&str>, path: &str) -> Option<u32> {
         self.table.first(host, |entry| entry.prefix.covers(path)).map(|entry| entry.entry)
     }
 
-    /// How many rules a look-up for `host` may walk.
+    /// Bound on the rules that a look-up for `host` walks.
     pub fn count(&self, host: Option<&str>) -> usize {
         self.table.count(host)
     }
 
-    /// How many bytes of a path decide, with the one behind them, which rule it matches.
+    /// Number of bytes of a path that decide, with the one behind them, which rule it matches.
     pub fn reach(&self) -> usize {
         self.longest
     }
 
-    /// Set where the path decides who may enter `host`: some rule for it names a path, some says who may enter, and they do
-    /// not say the same for every path.
+    /// Returns true if the path decides about the access to `host`: some rule for it names a path, some restricts
+    /// the access, and they are not the same for every path.
     pub fn is_guarded(&self, host: Option<&str>) -> bool {
         if !self.has_guards {
             return false;
@@ -77,7 +77,7 @@ impl<T> Paths<T> {
             takes_all |= entry.prefix.0.is_empty();
             differ |= *first.get_or_insert(entry.entry) != entry.entry;
         }
-        // A path without a route is one that nobody enters.
+        // A path without a route admits no client.
         guards && paths && (differ || !takes_all)
     }
 

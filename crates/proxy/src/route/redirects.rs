@@ -16,7 +16,7 @@ mod read;
 pub struct RedirectMap {
     /// Paths and targets are parts of it.
     text: Box<str>,
-    entries: Box<[Entry]>,
+    entries: Box<[RedirectEntry]>,
     /// One more than the place of an entry, by the hash of its path; 0: none. A power of two, and at least twice as many as
     /// there are entries, so that a search ends soon.
     slots: Box<[u32]>,
@@ -24,7 +24,7 @@ pub struct RedirectMap {
 
 /// One redirect: where its parts stand in the text.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct RedirectEntry {
     from: u32,
     to: u32,
     from_length: u16,
@@ -40,11 +40,11 @@ pub const ENTRIES_MAX: usize = 1_000_000;
 /// A mistake in the text of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapFault {
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// Message for the operator.
     pub text: String,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for MapFault {
 pub struct MapFaults {
     /// The first ones, in the order of the text.
     pub listed: Vec<MapFault>,
-    /// How many more there are.
+    /// Number of further mistakes.
     pub more: usize,
 }
 
@@ -74,7 +74,7 @@ impl RedirectMap {
         read::read(text, below)
     }
 
-    /// Where a path leads, and with which status.
+    /// Destination of a path, and its status.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<(StatusCode, &str)> {
         let entry = self.entries[self.place(path)?];
@@ -82,19 +82,19 @@ impl RedirectMap {
         Some((status, &self.text[entry.to()]))
     }
 
-    /// How many redirects there are.
+    /// Number of redirects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns true without redirects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many bytes the map holds.
+    /// Number of bytes that the map holds.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.text.len() + size_of_val(&*self.entries) + size_of_val(&*self.slots)
@@ -123,7 +123,7 @@ impl RedirectMap {
     }
 }
 
-impl Entry {
+impl RedirectEntry {
     fn from(self) -> Range<usize> {
         range(self.from, self.from_length)
     }
@@ -137,7 +137,7 @@ fn range(start: u32, length: u16) -> Range<usize> {
     start as usize..start as usize + usize::from(length)
 }
 
-/// Where a client is sent that asked with this query: the query stays, unless the target has one.
+/// Destination of a client that asked with this query: the query stays, unless the target has one.
 #[must_use]
 pub fn location(to: &str, query: Option<&str>) -> String {
     let (front, fragment) = to.split_at(to.find('#').unwrap_or(to.len()));

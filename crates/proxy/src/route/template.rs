@@ -4,10 +4,10 @@ use std::fmt;
 
 /// A text in which `{host}`, `{path}`, `{query}` and `{uri}` stand for parts of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template(Vec<Piece>);
+pub struct Template(Vec<TemplateSegment>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplateSegment {
     Text(Box<str>),
     Host,
     Path,
@@ -15,12 +15,12 @@ enum Piece {
     Uri,
 }
 
-/// Why a text is no template.
+/// The fault of a text that is no template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadTemplate {
-    /// No such placeholder.
+    /// A placeholder that does not exist.
     Unknown(Box<str>),
-    /// A `{` without its `}`.
+    /// A `{` that has no `}`.
     Open,
 }
 
@@ -42,12 +42,12 @@ impl std::error::Error for BadTemplate {}
 
 /// The parts of a request that placeholders stand for.
 #[derive(Clone, Copy, Debug)]
-pub struct Parts<'a> {
+pub struct TemplateValues<'a> {
     /// The host, in lower case and without a port.
     pub host: &'a str,
-    /// The path.
+    /// Path of the request.
     pub path: &'a str,
-    /// What follows the `?`, where there is one.
+    /// Text behind the `?`, if there is one.
     pub query: Option<&'a str>,
 }
 
@@ -62,35 +62,35 @@ impl Template {
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once('{') {
             if !before.is_empty() {
-                pieces.push(Piece::Text(before.into()));
+                pieces.push(TemplateSegment::Text(before.into()));
             }
             let (name, behind) = behind.split_once('}').ok_or(BadTemplate::Open)?;
             pieces.push(match name {
-                "host" => Piece::Host,
-                "path" => Piece::Path,
-                "query" => Piece::Query,
-                "uri" => Piece::Uri,
+                "host" => TemplateSegment::Host,
+                "path" => TemplateSegment::Path,
+                "query" => TemplateSegment::Query,
+                "uri" => TemplateSegment::Uri,
                 _ => return Err(BadTemplate::Unknown(name.into())),
             });
             rest = behind;
         }
         if !rest.is_empty() {
-            pieces.push(Piece::Text(rest.into()));
+            pieces.push(TemplateSegment::Text(rest.into()));
         }
         Ok(Self(pieces))
     }
 
     /// The text for one request.
     #[must_use]
-    pub fn fill(&self, parts: Parts<'_>) -> String {
+    pub fn fill(&self, parts: TemplateValues<'_>) -> String {
         let mut out = String::with_capacity(64);
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => out.push_str(text),
-                Piece::Host => out.push_str(parts.host),
-                Piece::Path => out.push_str(parts.path),
-                Piece::Query => out.push_str(parts.query.unwrap_or_default()),
-                Piece::Uri => {
+                TemplateSegment::Text(text) => out.push_str(text),
+                TemplateSegment::Host => out.push_str(parts.host),
+                TemplateSegment::Path => out.push_str(parts.path),
+                TemplateSegment::Query => out.push_str(parts.query.unwrap_or_default()),
+                TemplateSegment::Uri => {
                     out.push_str(parts.path);
                     if let Some(query) = parts.query {
                         out.push('?');
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn placeholders_are_filled() {
         let fill = |text: &str, query| {
-            Template::parse(text).unwrap().fill(Parts { host: "a.test", path: "/x", query })
+            Template::parse(text).unwrap().fill(TemplateValues { host: "a.test", path: "/x", query })
         };
         assert_eq!(fill("https://{host}{uri}", Some("q=1")), "https://a.test/x?q=1");
         assert_eq!(fill("https://{host}{uri}", None), "https://a.test/x");

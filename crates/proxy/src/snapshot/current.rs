@@ -8,12 +8,12 @@ use super::Snapshot;
 
 /// The snapshot in force, swapped whole. Cheap to clone.
 ///
-/// A snapshot with a thousand routes takes milliseconds to free. So that no worker does it, replaced snapshots are kept
-/// here until nobody else has them, and freed by the thread that sweeps.
+/// A snapshot with a thousand routes takes milliseconds to free. So that no worker does it, replaced snapshots are
+/// kept here until no other owner is left, and freed by the thread that sweeps.
 #[derive(Clone)]
-pub struct Current(Arc<Inner>);
+pub struct Current(Arc<CurrentInner>);
 
-struct Inner {
+struct CurrentInner {
     in_force: ArcSwap<Snapshot>,
     /// Not more than are followed, and those that were replaced since the last sweep.
     before: Mutex<Vec<Arc<Snapshot>>>,
@@ -23,7 +23,7 @@ impl Current {
     /// This one is in force.
     #[must_use]
     pub fn new(snapshot: Snapshot) -> Self {
-        Self(Arc::new(Inner { in_force: ArcSwap::from_pointee(snapshot), before: Mutex::default() }))
+        Self(Arc::new(CurrentInner { in_force: ArcSwap::from_pointee(snapshot), before: Mutex::default() }))
     }
 
     /// The snapshot in force, to be looked at for a moment.
@@ -40,22 +40,22 @@ impl Current {
 
     /// Puts another in force.
     pub fn replace(&self, snapshot: Snapshot) {
-        // Where nobody sweeps, here is who does.
+        // Without a thread that sweeps, they are swept here.
         self.sweep();
         let replaced = self.0.in_force.swap(Arc::new(snapshot));
         self.before().push(replaced);
     }
 
-    /// Frees those that nobody follows any more, and gives how many.
+    /// Frees those without followers, and returns their number.
     pub fn sweep(&self) -> usize {
         let mut before = self.before();
-        // They are out of force: whoever has none cannot get one.
+        // They are out of force: no new follower can get one.
         let left: Vec<_> = before.extract_if(.., |snapshot| Arc::strong_count(snapshot) == 1).collect();
         drop(before);
         left.len()
     }
 
-    /// What `look` finds in the snapshot in force, or in one that was before and is there still.
+    /// Result of `look` in the snapshot in force, or in one that was before and is there still.
     pub(crate) fn find<T>(&self, look: impl Fn(&Snapshot) -> Option<T>) -> Option<T> {
         look(&self.load()).or_else(|| self.before().iter().rev().find_map(|snapshot| look(snapshot)))
     }

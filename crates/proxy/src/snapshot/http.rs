@@ -7,40 +7,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, StatusCode};
-use offramp_certs::client_auth::Allow;
+use offramp_certs::client_auth::AllowList;
+use offramp_config::model::PlainRules;
 use offramp_http::semantics::TrailerRules;
 pub use offramp_http::semantics::accept_encoding::Coding;
 pub use offramp_http::semantics::variables::{FieldTemplate, FieldVariable, TemplatePiece};
 pub use offramp_http::semantics::{FieldValue, HeaderRules};
-use offramp_observe::facts::Offer;
+use offramp_observe::facts::TlsOffer;
 use offramp_tls::Configs;
 
 use super::pages::ErrorPages;
 use super::{Bandwidth, Network, RouteName, SendProxy};
 use crate::credentials::Users;
 use crate::credentials::jwt::Jwt;
-use crate::limit::Rate;
+use crate::limit::Quota;
 use crate::networks::AddressRules;
 use crate::route::{PathRules, Paths, RedirectMap, Template};
-use crate::split::Split;
+use crate::split::RouteBackends;
 
 /// A listener in mode `http`.
 pub struct Http {
-    /// Where requests go.
+    /// Routes of requests.
     pub routes: Paths<HttpRoute>,
-    /// Whose `X-Forwarded-*`, `Forwarded` and `X-Request-Id` are believed and extended.
+    /// Networks that may send `X-Forwarded-*`, `Forwarded` and `X-Request-Id`, which are believed and extended.
     pub trusted_proxies: Vec<Network>,
-    /// Whether `Via` tells of this proxy (RFC 9110 §7.6.3).
+    /// Set if `Via` names this proxy (RFC 9110 §7.6.3).
     pub via: bool,
-    /// What bounds requests.
-    pub limits: HttpLimits,
-    /// What clients get where there is an error and no route, if not the plain pages.
+    /// Bounds of requests.
+    pub limits: RequestLimits,
+    /// Pages for errors outside of routes, if not the plain pages.
     pub error_pages: Option<Arc<ErrorPages>>,
 }
 
 /// Bounds on requests. Times are between two events, not in all, unless it is said.
 #[derive(Clone, Copy, Debug)]
-pub struct HttpLimits {
+pub struct RequestLimits {
     /// From the first byte of a request's head to its last; on a fresh connection also until the first.
     pub request_header_timeout: Duration,
     /// Between two pieces of a request's body.
@@ -56,7 +57,7 @@ pub struct HttpLimits {
     /// Bytes of a request's target.
     pub request_target_size: u32,
     /// Requests of one client, over all its connections; `None`: any number.
-    pub requests_per_client: Option<Rate>,
+    pub requests_per_client: Option<Quota>,
     /// Streams at a time on an HTTP/2 connection.
     pub streams: u32,
     /// Bytes that requests and responses under way over HTTP/2 may hold, per worker.
@@ -73,10 +74,10 @@ pub struct HttpLimits {
 pub struct HttpTls {
     /// TLS towards the client, with `h2` and `http/1.1`; absent on listeners without.
     pub tls: Option<Configs>,
-    /// Who of those with a verified certificate is let in; `None` where no certificate is asked for.
-    pub allow: Option<Allow>,
-    /// What is offered to clients, for the event of a handshake that found nothing in common.
-    pub configured: Arc<Offer>,
+    /// Clients with a verified certificate that are let in; `None` if no certificate is asked for.
+    pub allow: Option<AllowList>,
+    /// Protocols and ciphers on offer, for the event of a handshake that found nothing in common.
+    pub configured: Arc<TlsOffer>,
     /// The rule for clients.
     pub client_auth: AuthClass,
 }
@@ -90,112 +91,99 @@ pub struct HttpTls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AuthClass(pub u64);
 
-/// Where a request goes, and what is done to it.
+/// Destination of a request, and the rules on the way.
 pub struct HttpRoute {
-    /// What events call it.
+    /// Name in events.
     pub name: RouteName,
-    /// What is done.
+    /// Action for a request.
     pub action: Action,
     /// The rule for client certificates.
     pub client_auth: AuthClass,
-    /// Who may enter.
+    /// Rules of access.
     pub access: Access,
-    /// Whether servers are told of clients' certificates by `X-Forwarded-Client-Cert` too.
+    /// Set if servers get clients' certificates by `X-Forwarded-Client-Cert` too.
     pub xfcc: bool,
     /// Changes to the headers of requests and responses, after everything else is in them.
     pub headers: HeaderPolicy,
     /// The protocols that a connection may change to by `Upgrade`.
     pub upgrade: Box<[Box<str>]>,
-    /// The whole value of `Strict-Transport-Security` (RFC 6797 §6.1), sent over TLS only.
-    pub hsts: Option<HeaderValue>,
-    /// The most bytes of a request's body.
-    pub max_body: Option<u64>,
-    /// Limits of its own.
-    pub limits: RouteLimits,
-    /// What rewrites the paths of requests before the action.
-    pub rewrites: Option<Box<PathRules>>,
-    /// Redirects of single paths, which go before the action.
-    pub redirects: Option<Arc<RedirectMap>>,
-    /// Whether the route is closed for a while.
-    pub maintenance: Option<Box<Maintenance>>,
-    /// What clients get where there is an error, if not the plain pages.
+    /// Keys that are used as they are written.
+    pub plain: PlainRules,
+    /// For one attempt to connect to a server, instead of the time of its backend.
+    pub connect_timeout: Option<Duration>,
+    /// Rules that go before the action.
+    pub detours: Detours,
+    /// Pages for errors, if not the plain pages.
     pub error_pages: Option<Arc<ErrorPages>>,
-    /// How responses are compressed; `None`: they pass as they are.
+    /// Compression of responses; `None`: they pass as they are.
     pub compress: Option<Arc<Compress>>,
-    /// Who gets copies of the requests.
+    /// Backend that gets copies of the requests.
     pub mirror: Option<Mirror>,
     /// Of so many requests that went well one has an event; those that failed always have.
     pub log_one_in: NonZeroU32,
-    /// What its clients may move in bodies and tunnels; `None`: anything.
+    /// Bandwidth of its clients in bodies and tunnels; `None`: any.
     pub bandwidth: Option<Bandwidth>,
 }
 
-/// What a route does to the fields of requests and responses.
+/// Rules of a route for the fields of requests and responses.
 #[derive(Debug, Default)]
 pub struct HeaderPolicy {
-    /// Changes to requests.
+    /// Changes to the fields of requests.
     pub request: HeaderRules,
-    /// Changes to responses; shared with whoever passes interim responses on.
+    /// Changes to responses; shared with those that pass interim responses on.
     pub response: Arc<HeaderRules>,
-    /// Servers get `X-Original-URL` and the like of clients that are not trusted proxies.
-    pub keep_original_url: bool,
     /// The fields that no trailer of a request may have: those of `request` and of [`Access::reserved`].
     pub trailers: Option<Arc<TrailerRules>>,
     /// Some of the rules have variables.
     pub variables: bool,
+    /// The whole value of `Strict-Transport-Security` (RFC 6797 §6.1), sent over TLS only.
+    pub hsts: Option<HeaderValue>,
 }
 
 impl HeaderPolicy {
     /// These changes; `reserved` are the fields that checks set.
     #[must_use]
-    pub fn new(
-        request: HeaderRules,
-        response: HeaderRules,
-        keep_original_url: bool,
-        reserved: &HeaderRules,
-    ) -> Self {
+    pub fn new(request: HeaderRules, response: HeaderRules, reserved: &HeaderRules) -> Self {
         Self {
-            keep_original_url,
             trailers: TrailerRules::of(&[&request, reserved]),
             variables: request.uses_variables() || response.uses_variables(),
             request,
             response: Arc::new(response),
+            hsts: None,
         }
     }
 }
 
-/// Limits that a route has instead of those of all requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RouteLimits {
-    /// From a request to the head of the server's response.
-    pub response_timeout: Option<Duration>,
-    /// Between two pieces of a request's body.
-    pub request_body_timeout: Option<Duration>,
-    /// Bytes per second that a request's body must bring on average, after ten seconds; 0: any.
-    pub min_body_rate: Option<u64>,
-    /// How long nothing of a response or of another protocol may move.
-    pub idle_timeout: Option<Duration>,
+/// Rules of a route that go before its action.
+#[derive(Default)]
+pub struct Detours {
+    /// The route is closed for a while.
+    pub maintenance: Option<Box<Maintenance>>,
+    /// Redirects of single paths.
+    pub redirects: Option<Arc<RedirectMap>>,
+    /// Rules that rewrite paths.
+    pub rewrites: Option<Box<PathRules>>,
 }
 
-/// A route that is closed for a while.
+/// The closure of a route for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maintenance {
-    /// When clients may try again, in seconds.
+    /// Time after which clients may try again, in seconds.
     pub retry_after: u32,
-    /// Clients to whom the route works as usual.
+    /// Clients for which the route works as usual.
     pub allow: Vec<Network>,
 }
 
-/// Who may enter by a route, beside [`HttpRoute::client_auth`]; the default is anybody.
+/// Rules of access to a route, beside [`HttpRoute::client_auth`]; the default has none.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// Where clients may come from; `None`: from anywhere.
+    /// Networks of clients; `None`: any.
     pub addresses: Option<Arc<AddressRules>>,
-    /// The users whose name and password a request must have.
+    /// Users with the name and password that a request must have.
     pub basic: Option<BasicAuth>,
     /// The tokens that a request may have; one of them it must have.
     pub jwt: Option<Jwt>,
-    /// Who is asked about each request.
+    /// Authentication server that is asked about each request.
     pub forward: Option<ForwardAuth>,
     /// One of these is enough.
     pub any: bool,
@@ -212,14 +200,14 @@ pub struct ForwardAuth {
     pub target: Box<str>,
     /// The fields of its response that servers get.
     pub headers: Vec<HeaderName>,
-    /// How long it may take.
+    /// Maximum time until it answers.
     pub timeout: Duration,
 }
 
 /// The users of a route, by name and password (RFC 7617).
 #[derive(Debug)]
 pub struct BasicAuth {
-    /// The users.
+    /// File of users, as it was read.
     pub users: Arc<Users>,
     /// The value of `WWW-Authenticate`: printable ASCII.
     pub challenge: Box<str>,
@@ -227,10 +215,10 @@ pub struct BasicAuth {
     pub header: HeaderName,
 }
 
-/// How the responses of a route are compressed.
+/// Compression of the responses of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compress {
-    /// What is offered, the preferred one first.
+    /// Codings on offer, the preferred one first.
     pub algorithms: Vec<Coding>,
     /// The least content that is compressed, where its length is known, in bytes.
     pub min_size: u64,
@@ -238,12 +226,12 @@ pub struct Compress {
     pub types: Vec<Box<str>>,
     /// 1 to 9; `None`: what suits the coding.
     pub level: Option<u8>,
-    /// Whether the responses of one user pass as they are, because they have secrets in them.
+    /// Set if the responses of one user pass as they are, because they have secrets in them.
     pub secrets: bool,
 }
 
 impl Compress {
-    /// Whether content of this type is compressed.
+    /// Returns true if content of this type is compressed.
     pub(crate) fn covers(&self, media_type: &[u8]) -> bool {
         let is = |text: &[u8], range: &str| text.eq_ignore_ascii_case(range.as_bytes());
         self.types.iter().any(|range| match range.split_once('*') {
@@ -258,7 +246,7 @@ impl Compress {
     }
 }
 
-/// What is done with a request.
+/// Action for a request.
 pub enum Action {
     /// It goes to a server of a backend.
     Proxy(Proxy),
@@ -270,7 +258,7 @@ pub enum Action {
     Files(Arc<Files>),
     /// It needs TLS, and the listener has none: GET and HEAD are sent to this port, others are refused.
     ToTls {
-        /// Where the route is served over TLS; `None` where it is unknown.
+        /// Port on which the route is served over TLS; `None` if it is unknown.
         port: Option<u16>,
     },
 }
@@ -301,21 +289,21 @@ impl ClosedPaths {
 pub struct Files {
     /// The directory; nothing outside of it is served.
     pub root: Box<Path>,
-    /// What below it belongs to routes with rules about who may enter, and is served by these alone.
+    /// Paths below it that belong to routes with rules of access, and are served by these alone.
     pub closed: ClosedPaths,
     /// The bytes that are taken off the normal form of a path first.
     pub strip: usize,
-    /// What a directory is served with: the first of these that it has.
+    /// Files for a directory: the first of these that it has.
     pub index: Vec<Box<str>>,
     /// The names that are looked for in turn, below the root; `{path}` stands for the path of the request.
     pub tries: Vec<Box<str>>,
     /// The path below the root of what is served where there is nothing else.
     pub fallback: Option<Box<str>>,
-    /// Whether a directory that has none of `index` is listed.
+    /// Set if a directory that has none of `index` is listed.
     pub listing: bool,
-    /// Whether files beside a file are served in its place that have its content in a content coding.
+    /// Set if files beside a file are served in its place that have its content in a content coding.
     pub precompressed: bool,
-    /// Whether names that begin with a dot are served.
+    /// Set if names that begin with a dot are served.
     pub hidden: bool,
     /// Values of `Cache-Control` by patterns of names, the preferred ones first.
     pub cache_control: Vec<(Box<str>, HeaderValue)>,
@@ -323,17 +311,17 @@ pub struct Files {
 
 /// A request that goes to a server.
 pub struct Proxy {
-    /// To whom.
-    pub to: To,
+    /// Destination of the requests.
+    pub to: RouteBackends,
     /// The PROXY header that servers get first. Each client connection then has server connections of its own.
     pub send_proxy: Option<SendProxy>,
-    /// What becomes of the path.
+    /// Change of the path.
     pub rewrite: Rewrite,
-    /// How other spellings of a path are treated.
+    /// Treatment of other spellings of a path.
     pub paths: PathHandling,
 }
 
-/// How paths that can be read in several ways go to servers.
+/// Treatment of paths that can be read in several ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathHandling {
     /// Servers get the normal form, instead of the path as it came.
@@ -341,15 +329,6 @@ pub struct PathHandling {
     /// Escaped slashes and other escapes with several readings pass where all of them select this route, even on hosts
     /// that are guarded.
     pub encoded_slashes: bool,
-}
-
-/// The servers that get the requests of a route.
-#[derive(Debug)]
-pub enum To {
-    /// Those of one backend, by its place in [`Snapshot::backends`](super::Snapshot::backends).
-    Backend(usize),
-    /// Those of several backends, by shares.
-    Split(Box<Split>),
 }
 
 /// Copies of the requests of a route.
@@ -365,10 +344,10 @@ pub struct Mirror {
     pub one_in: NonZeroU32,
 }
 
-/// What becomes of the path of a request on its way to a server. The query stays.
+/// Change of the path of a request on its way to a server. The query stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Rewrite {
-    /// It stays.
+    /// The path stays as it is.
     #[default]
     Keep,
     /// The prefix of so many bytes that the route matches is taken off; nothing left is `/`.
@@ -379,18 +358,18 @@ pub enum Rewrite {
 
 /// A response that sends the client elsewhere.
 pub struct Redirect {
-    /// 301, 302, 303, 307 or 308.
+    /// Status: 301, 302, 303, 307 or 308.
     pub status: StatusCode,
-    /// Where to; `https` of the configuration is `https://{host}{uri}`.
+    /// Destination; `https` of the configuration is `https://{host}{uri}`.
     pub to: Template,
 }
 
 /// A response that is always the same.
 pub struct Respond {
-    /// A final status.
+    /// Final status of the response.
     pub status: StatusCode,
     /// Its type; `None` sends none.
     pub content_type: Option<HeaderValue>,
-    /// Its body.
+    /// Content of the response.
     pub body: bytes::Bytes,
 }

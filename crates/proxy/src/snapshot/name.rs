@@ -1,4 +1,4 @@
-//! The names of routes, by which workers can tell of a route in one store.
+//! Names in the read model: those of routes, which fit in one store, and those of listening sockets.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Deref;
@@ -15,6 +15,10 @@ pub struct RouteName {
 /// Stands for the name of a route; 0 for none. As much as 64 bits of a hash can be, it is its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RouteId(pub(crate) u64);
+
+/// The number of a listening socket. Each worker has one acceptor of this number for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AcceptorId(pub u32);
 
 impl RouteName {
     pub(crate) fn id(&self) -> RouteId {

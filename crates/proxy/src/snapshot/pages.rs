@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use offramp_http::semantics::accept::Form;
+use offramp_http::semantics::accept::MessageFormat;
 
 use crate::media;
 
@@ -24,19 +24,19 @@ impl ErrorPages {
         Self { pages, intercept }
     }
 
-    /// Whether a server's response with this status gives way to a page.
+    /// Returns true if a server's response with this status gives way to a page.
     pub(crate) fn intercepts(&self, status: StatusCode) -> bool {
         self.intercept && self.of(status).next().is_some()
     }
 
     /// The page for a client that wants this form. A program that wants JSON gets no other page: ours is made for it.
-    pub(crate) fn page(&self, status: StatusCode, form: Form) -> Option<&ErrorPage> {
+    pub(crate) fn page(&self, status: StatusCode, form: MessageFormat) -> Option<&ErrorPage> {
         let fits = |page: &&ErrorPage| match form {
-            Form::Json | Form::Problem => page.syntax == Syntax::Json,
-            Form::Html => page.syntax == Syntax::Markup,
-            Form::Text => page.syntax == Syntax::Text,
+            MessageFormat::Json | MessageFormat::Problem => page.syntax == Syntax::Json,
+            MessageFormat::Html => page.syntax == Syntax::Markup,
+            MessageFormat::Text => page.syntax == Syntax::Text,
         };
-        let any = !matches!(form, Form::Json | Form::Problem);
+        let any = !matches!(form, MessageFormat::Json | MessageFormat::Problem);
         self.of(status).find(fits).or_else(|| self.of(status).next().filter(|_| any))
     }
 
@@ -48,18 +48,18 @@ impl ErrorPages {
     }
 }
 
-/// One page.
+/// Template of one page.
 #[derive(Debug)]
 pub struct ErrorPage {
-    /// Its media type.
+    /// Media type of the page.
     pub(crate) kind: Box<str>,
-    /// How what stands for placeholders is escaped.
+    /// Escaping of values in the place of placeholders.
     pub(crate) syntax: Syntax,
     /// Its text, divided at the placeholders.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<PagePart>,
 }
 
-/// What kind of text a page is.
+/// Kind of text of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syntax {
     /// HTML and XML.
@@ -74,7 +74,7 @@ pub(crate) enum Syntax {
 
 /// A part of a page.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum PagePart {
     /// As it is.
     Bytes(Bytes),
     /// `{status}`
@@ -100,31 +100,32 @@ impl ErrorPage {
             _ => Syntax::Binary,
         };
         let content = Bytes::from(content);
-        let parts = if syntax == Syntax::Binary { vec![Part::Bytes(content)] } else { divided(&content) };
+        let parts = if syntax == Syntax::Binary { vec![PagePart::Bytes(content)] } else { divided(&content) };
         Self { kind: kind.into(), syntax, parts }
     }
 }
 
 /// A text at its placeholders. Other braces are text: style sheets are full of them.
-fn divided(text: &Bytes) -> Vec<Part> {
+fn divided(text: &Bytes) -> Vec<PagePart> {
     let mut parts = Vec::new();
     let (mut done, mut at) = (0, 0);
     while let Some(open) = text[at..].iter().position(|&byte| byte == b'{') {
         at += open;
-        let known = [(&b"{status}"[..], Part::Status), (b"{reason}", Part::Reason), (b"{id}", Part::Id)];
+        let known =
+            [(&b"{status}"[..], PagePart::Status), (b"{reason}", PagePart::Reason), (b"{id}", PagePart::Id)];
         let Some((name, part)) = known.into_iter().find(|(name, _)| text[at..].starts_with(name)) else {
             at += 1;
             continue;
         };
         if at > done {
-            parts.push(Part::Bytes(text.slice(done..at)));
+            parts.push(PagePart::Bytes(text.slice(done..at)));
         }
         parts.push(part);
         at += name.len();
         done = at;
     }
     if done < text.len() {
-        parts.push(Part::Bytes(text.slice(done..)));
+        parts.push(PagePart::Bytes(text.slice(done..)));
     }
     parts
 }
@@ -136,17 +137,17 @@ mod tests {
     #[test]
     fn texts_are_divided_at_their_placeholders() {
         let page = |name: &str, text: &str| ErrorPage::new(name, text.into());
-        let bytes = |text: &'static str| Part::Bytes(Bytes::from_static(text.as_bytes()));
+        let bytes = |text: &'static str| PagePart::Bytes(Bytes::from_static(text.as_bytes()));
         let html = page("e.html", "<style>p{id}</style>{status} {reason}{ids}{");
         assert_eq!(
             html.parts,
             [
                 bytes("<style>p"),
-                Part::Id,
+                PagePart::Id,
                 bytes("</style>"),
-                Part::Status,
+                PagePart::Status,
                 bytes(" "),
-                Part::Reason,
+                PagePart::Reason,
                 bytes("{ids}{")
             ]
         );
@@ -173,16 +174,16 @@ mod tests {
         );
         let of = |status, form| {
             let page = pages.page(StatusCode::from_u16(status).unwrap(), form)?;
-            let [Part::Bytes(name)] = &page.parts[..] else { panic!() };
+            let [PagePart::Bytes(name)] = &page.parts[..] else { panic!() };
             Some(String::from_utf8(name.to_vec()).unwrap())
         };
-        assert_eq!(of(404, Form::Html).as_deref(), Some("404.html"));
-        assert_eq!(of(404, Form::Text).as_deref(), Some("404.html"));
-        assert_eq!(of(404, Form::Json).as_deref(), Some("404.json"));
-        assert_eq!(of(404, Form::Problem).as_deref(), Some("404.json"));
-        assert_eq!(of(403, Form::Html).as_deref(), Some("4xx.txt"));
-        assert_eq!(of(403, Form::Json), None);
-        assert_eq!(of(503, Form::Text).as_deref(), Some("5xx.png"));
+        assert_eq!(of(404, MessageFormat::Html).as_deref(), Some("404.html"));
+        assert_eq!(of(404, MessageFormat::Text).as_deref(), Some("404.html"));
+        assert_eq!(of(404, MessageFormat::Json).as_deref(), Some("404.json"));
+        assert_eq!(of(404, MessageFormat::Problem).as_deref(), Some("404.json"));
+        assert_eq!(of(403, MessageFormat::Html).as_deref(), Some("4xx.txt"));
+        assert_eq!(of(403, MessageFormat::Json), None);
+        assert_eq!(of(503, MessageFormat::Text).as_deref(), Some("5xx.png"));
         assert!(pages.intercepts(StatusCode::FORBIDDEN) && !pages.intercepts(StatusCode::OK));
         assert!(!ErrorPages::new(vec![(400..=499, page("a"))], false).intercepts(StatusCode::NOT_FOUND));
     }

@@ -1,4 +1,4 @@
-//! The outside of a worker, for the thread that starts and commands it.
+//! The handle of a worker, for the thread that starts and commands it.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -6,19 +6,19 @@ use std::thread::JoinHandle;
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 use tokio::sync::oneshot;
 
-use super::Command;
+use crate::command::WorkerCommand;
 
-/// The outside of a running worker.
+/// Handle of a running worker.
 pub struct WorkerHandle {
     pub(super) thread: JoinHandle<u64>,
     /// Its other end is dropped with the thread, however that ends.
     pub(super) alive: oneshot::Receiver<()>,
-    pub(super) commands: UnboundedSender<Command>,
+    pub(super) commands: UnboundedSender<WorkerCommand>,
 }
 
 impl WorkerHandle {
     /// Sends an order to the worker. A worker that has ended ignores it.
-    pub fn send(&self, command: Command) {
+    pub fn send(&self, command: WorkerCommand) {
         let _ = self.commands.send(command);
     }
 
@@ -27,14 +27,14 @@ impl WorkerHandle {
         let _ = (&mut self.alive).await;
     }
 
-    /// Whether the thread has ended.
+    /// The thread has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// What sends orders to the worker as long as there are other handles of it.
-    pub(crate) fn weak(&self) -> WeakUnboundedSender<Command> {
+    /// Sends orders to the worker as long as there are other handles of it.
+    pub(crate) fn weak(&self) -> WeakUnboundedSender<WorkerCommand> {
         self.commands.downgrade()
     }
 
@@ -44,14 +44,15 @@ impl WorkerHandle {
         Commander(self.commands.clone())
     }
 
-    /// Waits for the thread to end; gives how many connections it cut, or `None` if it panicked.
+    /// Waits for the thread to end; gives the number of connections that it cut, or `None` if it panicked.
     #[must_use]
     pub fn join(self) -> Option<u64> {
         self.thread.join().ok()
     }
 }
 
-/// A worker whose thread may not run yet: on a busy core that takes its time, and several can wait for theirs together.
+/// A worker with a thread that may not run yet: on a busy core that takes its time, and several can wait for theirs
+/// together.
 pub struct StartingWorker {
     pub(super) handle: WorkerHandle,
     pub(super) outcome: std::sync::mpsc::Receiver<io::Result<()>>,
@@ -70,13 +71,13 @@ impl StartingWorker {
     }
 }
 
-/// Commands a worker.
+/// Sender of commands to a worker.
 #[derive(Clone)]
-pub struct Commander(UnboundedSender<Command>);
+pub struct Commander(UnboundedSender<WorkerCommand>);
 
 impl Commander {
     /// Sends an order to the worker. A worker that has ended ignores it.
-    pub fn send(&self, command: Command) {
+    pub fn send(&self, command: WorkerCommand) {
         let _ = self.0.send(command);
     }
 }

@@ -11,18 +11,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use offramp_config::model::PlainRules;
 use offramp_net::Address;
 use offramp_net::clock::thread_cpu;
-use offramp_upstream::{Backend, Server, Target as ServerTarget};
+use offramp_upstream::{Backend, Server, UpstreamAddress};
 use tokio::task::{spawn_local, yield_now};
 
 use super::rig;
-use crate::route::{Match, PathMatch, Paths, Rule, Table};
+use crate::route::{Match, PathMatch, Paths, RouteRule, RouteTable};
 use crate::snapshot::http::{
-    Access, Action, AuthClass, HeaderPolicy, Http, HttpLimits, HttpRoute, HttpTls, Respond, RouteLimits,
+    Access, Action, AuthClass, Detours, HeaderPolicy, Http, HttpRoute, HttpTls, RequestLimits, Respond,
 };
-use crate::snapshot::{Current, Listener, Route, Snapshot, Target};
-use crate::worker::AcceptorId;
+use crate::snapshot::{AcceptorId, Current, Listener, Route, Snapshot, Target};
 
 const ROUTES: usize = 1000;
 const ONE: NonZeroU32 = NonZeroU32::MIN;
@@ -58,10 +58,10 @@ impl Gaps {
 
 #[test]
 fn a_swap_of_a_thousand_routes_holds_no_loop_up_for_5_ms() {
-    rig::block_on(|worker| async move {
-        let current = worker.shared.current.clone();
+    rig::block_on(|event_loop| async move {
+        let current = event_loop.resources.shared.current.clone();
         current.replace(snapshot(1));
-        let address = rig::listen(&worker, 1);
+        let address = rig::listen(&event_loop, 1);
         let gaps = Rc::new(Gaps::default());
         spawn_local(Rc::clone(&gaps).watch());
         let (swaps, wanted) = mpsc::channel();
@@ -73,7 +73,7 @@ fn a_swap_of_a_thousand_routes_holds_no_loop_up_for_5_ms() {
             swaps.send(generation).unwrap();
             while answered.try_recv().is_err() {
                 // As a relay does that begins.
-                drop(worker.turns(&current.load(), 0));
+                drop(event_loop.resources.backend_state(&current.load(), 0));
                 yield_now().await;
             }
             all.push(gaps.take());
@@ -125,7 +125,7 @@ fn snapshot(generation: u64) -> Snapshot {
         let port = 20_000 + u16::try_from(number).unwrap();
         let server = |port: u16| {
             let at = Address::Tcp(([127, 0, 0, 1], port).into());
-            let target = ServerTarget::Fixed(at);
+            let target = UpstreamAddress::Fixed(at);
             Server { name: format!("127.0.0.1:{port}").into(), target }.into()
         };
         Arc::new(Backend::new(format!("b{number}"), [server(port), server(port + 1)]))
@@ -147,17 +147,17 @@ fn snapshot(generation: u64) -> Snapshot {
         error_pages: None,
     };
     let listener = Listener {
-        name: rig::DOOR.into(),
+        name: rig::PROXIED.into(),
         accept_proxy: Vec::new(),
         addresses: None,
         tls: None,
-        routes: Table::new(vec![Rule { matches: Match::default(), to: all }]),
+        routes: RouteTable::new(vec![RouteRule { matches: Match::default(), to: all }]),
         http: Some(http),
     };
     let listener = Arc::new(listener);
     Snapshot {
         generation,
-        listeners: [(rig::DOOR.into(), Arc::clone(&listener))].into(),
+        listeners: [(rig::PROXIED.into(), Arc::clone(&listener))].into(),
         sockets: [(AcceptorId(1), listener)].into(),
         backends: (0..ROUTES).map(backend).collect(),
         ..rig::snapshot(1000)
@@ -174,12 +174,9 @@ fn to(number: usize) -> HttpRoute {
         xfcc: false,
         headers: HeaderPolicy::default(),
         upgrade: ["websocket".into()].into(),
-        hsts: None,
-        max_body: None,
-        limits: RouteLimits::default(),
-        rewrites: None,
-        redirects: None,
-        maintenance: None,
+        plain: PlainRules::default(),
+        connect_timeout: None,
+        detours: Detours::default(),
         error_pages: None,
         compress: None,
         mirror: None,
@@ -188,7 +185,7 @@ fn to(number: usize) -> HttpRoute {
     }
 }
 
-const LIMITS: HttpLimits = HttpLimits {
+const LIMITS: RequestLimits = RequestLimits {
     request_header_timeout: rig::PATIENCE,
     request_body_timeout: rig::PATIENCE,
     min_body_rate: 0,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use offramp_observe::counters::PauseReason;
 use offramp_proxy::Network;
-use offramp_proxy::limit::Rate;
+use offramp_proxy::limit::Quota;
 use offramp_testkit::server::{Listen, Server, apps};
 
 use crate::test_proxy::{ListenerKind, Setup, TestProxy, echo, shake};
@@ -134,7 +134,7 @@ fn this_machine_and_proxies_are_many_clients() {
 fn handshakes_per_client() {
     let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
     let mut setup = Setup::default();
-    setup.limits.handshakes_per_client = Some(Rate { count: 2, per: Duration::from_secs(3600) });
+    setup.limits.handshakes_per_client = Some(Quota { count: 2, per: Duration::from_secs(3600) });
     let proxy = TestProxy::open(&[app.address()], &setup);
     for _ in 0..2 {
         echo(&mut proxy.tls(), b"in");

@@ -2,6 +2,7 @@
 
 mod backpressure;
 mod endings;
+mod ends_of_processes;
 mod exchanges;
 mod fairness;
 mod limits;

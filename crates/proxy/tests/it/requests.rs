@@ -189,7 +189,7 @@ fn trusted_proxies_are_extended() {
 fn many_routes() -> Vec<(PathMatch, offramp_proxy::HttpRoute)> {
     let rewrite = |rewrite| {
         Action::Proxy(Proxy {
-            to: offramp_proxy::To::Backend(0),
+            to: offramp_proxy::RouteBackends::Backend(0),
             send_proxy: None,
             rewrite,
             paths: offramp_proxy::PathHandling::default(),
@@ -203,8 +203,8 @@ fn many_routes() -> Vec<(PathMatch, offramp_proxy::HttpRoute)> {
         add: vec![(name("x-add"), HeaderValue::from_static("2").into())],
     };
     let response = HeaderRules { remove: vec![name("x-app")], ..HeaderRules::default() };
-    ruled.headers = HeaderPolicy::new(request, response, false, &HeaderRules::default());
-    ruled.hsts = Some(HeaderValue::from_static("max-age=1"));
+    ruled.headers = HeaderPolicy::new(request, response, &HeaderRules::default());
+    ruled.headers.hsts = Some(HeaderValue::from_static("max-age=1"));
     let redirect = Redirect {
         status: StatusCode::PERMANENT_REDIRECT,
         to: Template::parse("https://{host}{uri}").unwrap(),
@@ -215,7 +215,7 @@ fn many_routes() -> Vec<(PathMatch, offramp_proxy::HttpRoute)> {
         body: "short and stout\n".into(),
     };
     let mut small = to(proxied());
-    small.max_body = Some(10);
+    small.plain.max_body = Some(offramp_config::model::Size::new(10));
     vec![
         (at(&["a.test"], "/strip"), to(rewrite(Rewrite::Strip(6)))),
         (at(&["a.test"], "/replace"), to(rewrite(Rewrite::Replace(8, "/new".into())))),

@@ -152,10 +152,12 @@ fn the_server_is_told_who_the_client_is() {
         let client = tls.sock.local_addr().unwrap();
         let seen = recording.wait_until(PATIENCE, |all| all.iter().any(|one| one.ends_with(b"question")));
         let seen = seen.unwrap().remove(0);
-        let offramp_wire::Step::Done { value, consumed } = offramp_wire::proxy::parse(&seen) else {
+        let offramp_wire::ParseStep::Done { value, consumed } = offramp_wire::proxy::parse(&seen) else {
             panic!("{}", seen.escape_ascii())
         };
-        let offramp_wire::proxy::Addresses::Tcp { source, .. } = value.addresses else { panic!("{value:?}") };
+        let offramp_wire::proxy::ProxyAddresses::Tcp { source, .. } = value.addresses else {
+            panic!("{value:?}")
+        };
         assert_eq!(source, client);
         assert_eq!(&seen[consumed..], b"question");
         if version != SendProxy::V1 {

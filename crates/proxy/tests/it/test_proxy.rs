@@ -7,25 +7,25 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
-use offramp_certs::store::{Entry, Store};
+use offramp_certs::store::{CertificateStore, StoreEntry};
 use offramp_net::{Address, listen};
 use offramp_observe::counters::Totals;
 use offramp_observe::{Counters, EventFormat, Flusher, FlusherSettings, Log, Output};
-use offramp_proxy::snapshot::ListenerTls;
+use offramp_proxy::snapshot::{Destination, ListenerTls};
 use offramp_proxy::{
-    AcceptorId, Admission, Challenges, ClientTable, Command, Current, Demand, Lateness, Limits, Listener,
-    Match, Network, Refusals, Relay, Route, Rule, SendProxy, Shared, Snapshot, Table, Target, Tracing,
-    Worker, WorkerHandle,
+    AcceptorId, Challenges, ClientLimits, ClientTable, ConnectionLimit, Current, Demand, Lateness, Listener,
+    Match, Network, Refusals, Relay, Route, RouteRule, RouteTable, SendProxy, SharedResources, Snapshot,
+    Target, Tracing, Worker, WorkerCommand, WorkerHandle,
 };
 use offramp_proxy::{
-    Access, Action, AuthClass, HeaderPolicy, Http, HttpLimits, HttpRoute, HttpTls, PathMatch, Paths, Proxy,
-    Rewrite,
+    Access, Action, AuthClass, Detours, HeaderPolicy, Http, HttpRoute, HttpTls, PathMatch, Paths, Proxy,
+    RequestLimits, Rewrite,
 };
 use offramp_record::aead::Library;
-use offramp_record::{Choice, RecordSize};
+use offramp_record::{LibraryChoice, RecordSize};
 use offramp_testkit::ca::{Ca, Key, Leaf};
 use offramp_testkit::server;
-use offramp_tls::{Ciphers, ClientAuth, Configs, Policy, TicketKeys};
+use offramp_tls::{Ciphers, ClientVerification, Configs, TicketKeys, TlsPolicy};
 use offramp_upstream::{Backend, Server};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use rustls_pki_types::pem::PemObject;
@@ -68,14 +68,14 @@ impl ListenerKind {
 
 /// What a test may set.
 pub(crate) struct Setup {
-    pub(crate) limits: Limits,
+    pub(crate) limits: ClientLimits,
     pub(crate) drain: Duration,
     pub(crate) send_proxy: Option<SendProxy>,
     /// Of the connections of every listener.
     pub(crate) log_one_in: NonZeroU32,
     pub(crate) tracing: Option<Tracing>,
     pub(crate) trusted: Vec<Network>,
-    pub(crate) http: HttpLimits,
+    pub(crate) http: RequestLimits,
     pub(crate) trusted_proxies: Vec<Network>,
     pub(crate) via: bool,
     /// Where requests go; the backend is number 0.
@@ -92,13 +92,10 @@ pub(crate) fn to(action: Action) -> HttpRoute {
         xfcc: false,
         headers: HeaderPolicy::default(),
         upgrade: ["websocket".into()].into(),
-        hsts: None,
-        max_body: None,
         error_pages: None,
-        maintenance: None,
-        limits: offramp_proxy::RouteLimits::default(),
-        rewrites: None,
-        redirects: None,
+        detours: Detours::default(),
+        plain: offramp_config::model::PlainRules::default(),
+        connect_timeout: None,
         compress: None,
         mirror: None,
         log_one_in: NonZeroU32::MIN,
@@ -109,7 +106,7 @@ pub(crate) fn to(action: Action) -> HttpRoute {
 /// To the backend.
 pub(crate) fn proxied() -> Action {
     Action::Proxy(Proxy {
-        to: offramp_proxy::To::Backend(0),
+        to: offramp_proxy::RouteBackends::Backend(0),
         send_proxy: None,
         rewrite: Rewrite::Keep,
         paths: offramp_proxy::PathHandling::default(),
@@ -124,13 +121,14 @@ pub(crate) fn at(hosts: &[&str], path: &str) -> PathMatch {
 impl Default for Setup {
     fn default() -> Self {
         Self {
-            limits: Limits {
+            limits: ClientLimits {
                 connections: 1000,
                 connections_per_client: 1000,
                 handshakes_per_client: None,
                 bandwidth_per_client: None,
                 handshake_timeout: PATIENCE,
                 max_age: None,
+                max_age_grace: Duration::ZERO,
                 idle_timeout: PATIENCE,
             },
             drain: PATIENCE,
@@ -138,7 +136,7 @@ impl Default for Setup {
             log_one_in: NonZeroU32::MIN,
             tracing: None,
             trusted: Vec::new(),
-            http: HttpLimits {
+            http: RequestLimits {
                 request_header_timeout: PATIENCE,
                 request_body_timeout: PATIENCE,
                 min_body_rate: 0,
@@ -162,7 +160,7 @@ impl Default for Setup {
 
 /// A CA and a certificate of it, minted once.
 struct Pki {
-    store: Arc<Store>,
+    store: Arc<CertificateStore>,
     roots: Arc<RootCertStore>,
 }
 
@@ -176,8 +174,8 @@ fn pki() -> &'static Pki {
         let certificate = offramp_certs::file::load(&files.cert, Some(&files.key), now).unwrap().certificate;
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(ca.certificate()).unwrap()).unwrap();
-        let entry = Entry { certificate: Arc::new(certificate), default: false };
-        Pki { store: Arc::new(Store::new([entry], now)), roots: Arc::new(roots) }
+        let entry = StoreEntry { certificate: Arc::new(certificate), default: false };
+        Pki { store: Arc::new(CertificateStore::new([entry], now)), roots: Arc::new(roots) }
     })
 }
 
@@ -205,11 +203,11 @@ impl TestProxy {
         let settings = FlusherSettings::new(1, output, EventFormat::Json, Log::silent());
         let (flusher, mut senders) = Flusher::start(settings).unwrap();
         let (counters, mut own) = Counters::new(1);
-        let shared = Shared {
+        let shared = SharedResources {
             current: Current::new(snapshot(servers, setup)),
-            admission: Admission::new(),
+            admission: ConnectionLimit::new(),
             clients: ClientTable::new(Instant::now()),
-            held: offramp_proxy::limit::Held::new(),
+            held: offramp_proxy::limit::StreamMemory::new(),
             pressure: offramp_proxy::Pressure::new(),
             late: Lateness::new(),
             refusals: Refusals::new(Log::silent()),
@@ -218,12 +216,14 @@ impl TestProxy {
             logins: offramp_proxy::credentials::Logins::new(),
             log: Log::silent(),
         };
-        let worker = Worker::start(index, None, own.remove(0), senders.remove(0), shared, 7).unwrap();
+        let worker =
+            Worker { index, core: None, counters: own.remove(0), events: senders.remove(0), shared, seed: 7 };
+        let worker = worker.start().unwrap();
         let mut listeners = HashMap::new();
         for (id, kind) in (0..).zip(ListenerKind::ALL) {
             let fd = listen::open(&Address::Tcp("127.0.0.1:0".parse().unwrap()), 1).unwrap().remove(0);
             listeners.insert(kind.name(), listen::bound_address(&fd).unwrap());
-            worker.send(Command::Listen { id: AcceptorId(id), listener: kind.name().into(), fd });
+            worker.send(WorkerCommand::Listen { id: AcceptorId(id), listener: kind.name().into(), fd });
         }
         Self { listeners, worker, index, counters, flusher, events, drain: setup.drain }
     }
@@ -271,7 +271,7 @@ impl TestProxy {
 
     /// Drains the worker; the events of all connections, in the order of their ends.
     pub(crate) fn end(self) -> Vec<Value> {
-        self.worker.send(Command::Drain { limit: self.drain });
+        self.worker.send(WorkerCommand::Drain { limit: self.drain });
         assert!(self.worker.join().is_some(), "the worker panicked");
         assert_eq!(self.flusher.stop(PATIENCE).lost(), 0);
         let lines = std::fs::read_to_string(self.events.path()).unwrap();
@@ -297,23 +297,18 @@ pub(crate) fn eventually(done: impl Fn() -> bool) {
 
 fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
     let tickets = Arc::new(TicketKeys::new(Duration::from_secs(3600)).unwrap());
-    let policy = Policy { tls13: true, tls12: true, ciphers: Ciphers::ALL, post_quantum: false, tickets: 2 };
-    let configs = Configs::build(&policy, &pki().store, &[], &ClientAuth::None, &tickets).unwrap();
+    let policy =
+        TlsPolicy { tls13: true, tls12: true, ciphers: Ciphers::ALL, post_quantum: false, tickets: 2 };
+    let configs = Configs::build(&policy, &pki().store, &[], &ClientVerification::None, &tickets).unwrap();
     let alpn = [b"h2".to_vec(), b"http/1.1".to_vec()];
-    let http = Configs::build(&policy, &pki().store, &alpn, &ClientAuth::None, &tickets).unwrap();
-    let relay = |tls: Option<Configs>| {
-        Target::Relay(Relay {
-            backend: 0,
-            tls,
-            allow: None,
-            send_proxy: setup.send_proxy,
-            configured: Arc::default(),
-        })
-    };
+    let http = Configs::build(&policy, &pki().store, &alpn, &ClientVerification::None, &tickets).unwrap();
+    let to = Destination { backend: 0, send_proxy: setup.send_proxy, connect_timeout: None };
+    let relay =
+        |tls: Option<Configs>| Target::Relay(Relay { to, tls, allow: None, configured: Arc::default() });
     let listener = |kind: ListenerKind| {
         let target = match kind {
             ListenerKind::Tls => relay(Some(configs.clone())),
-            ListenerKind::Passthrough => Target::Passthrough { backend: 0, send_proxy: setup.send_proxy },
+            ListenerKind::Passthrough => Target::Passthrough(to),
             ListenerKind::Plain => relay(None),
             ListenerKind::Https | ListenerKind::Http => Target::Http(HttpTls {
                 tls: (kind == ListenerKind::Https).then(|| http.clone()),
@@ -337,7 +332,7 @@ fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
             log_one_in: setup.log_one_in,
             bandwidth: None,
         };
-        let routes = Table::new(vec![Rule { matches: Match::default(), to: route }]);
+        let routes = RouteTable::new(vec![RouteRule { matches: Match::default(), to: route }]);
         let name: Arc<str> = kind.name().into();
         let accept_proxy = setup.trusted.clone();
         let http = matches!(kind, ListenerKind::Https | ListenerKind::Http).then(|| Http {
@@ -357,7 +352,7 @@ fn snapshot(servers: &[&server::Address], setup: &Setup) -> Snapshot {
         backends: vec![Arc::new(backend(servers))],
         limits: setup.limits,
         record_size: RecordSize::Adaptive,
-        choice: Choice::always(Library::Ring),
+        choice: LibraryChoice::always(Library::Ring),
         bandwidths: Default::default(),
         tracing: setup.tracing,
     }
@@ -369,7 +364,8 @@ fn backend(servers: &[&server::Address]) -> Backend {
             server::Address::Tcp(tcp) => Address::Tcp(*tcp),
             server::Address::Unix(path) => Address::Unix(path.clone()),
         };
-        Server { name: address.to_string().into(), target: offramp_upstream::Target::Fixed(at) }.into()
+        Server { name: address.to_string().into(), target: offramp_upstream::UpstreamAddress::Fixed(at) }
+            .into()
     };
     Backend::new("app", servers.iter().map(server))
 }

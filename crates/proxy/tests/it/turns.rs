@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use offramp_proxy::limit::Rate;
+use offramp_proxy::limit::Quota;
 use offramp_testkit::server::{Listen, Server, Stream, apps};
 
 use crate::requests::{ask, head, response};
@@ -189,7 +189,7 @@ fn a_chunk_that_is_refused_is_a_400() {
 fn too_many_requests_are_told_when_to_come_again() {
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
     let mut setup = Setup::default();
-    setup.http.requests_per_client = Some(Rate { count: 2, per: Duration::from_secs(3600) });
+    setup.http.requests_per_client = Some(Quota { count: 2, per: Duration::from_secs(3600) });
     let proxy = TestProxy::open(&[app.address()], &setup);
     assert_eq!((ask(&proxy, GET).status, ask(&proxy, GET).status), (200, 200));
     let got = ask(&proxy, GET);

@@ -1,4 +1,4 @@
-//! The record layer by property: whatever is sealed comes out again, however the bytes are split.
+//! Properties of the record layer: sealed plaintext is opened again, however the bytes are split.
 
 mod refusals;
 mod reseal;

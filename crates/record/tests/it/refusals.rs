@@ -1,25 +1,26 @@
-//! Each refusal of the record layer, by the clause that demands it.
+//! Faults of the record layer, by the clause that demands them.
 
 use offramp_record::aead::Library;
 use offramp_record::{
-    Alert, Choice, ContentType, Event, Fault, MAX_PLAINTEXT, Opener, Pressure, Sealer, Span, Suite, Version,
+    Alert, ContentType, KeyDemand, LibraryChoice, MAX_PLAINTEXT, Opener, PlaintextSpan, RecordEvent,
+    RecordFault, Sealer, Suite, Version,
 };
 
 use crate::roundtrip::keys;
 
-const RING: Choice = Choice::always(Library::Ring);
+const RING: LibraryChoice = LibraryChoice::always(Library::Ring);
 const SUITE: Suite = Suite::Aes128Gcm;
 
-/// A TLS 1.3 record of any inner plaintext, type and padding included, at sequence number `sequence`.
+/// A TLS 1.3 record of any inner plaintext, including type and padding, at sequence number `sequence`.
 fn inner13(inner: &[u8], sequence: u64) -> Vec<u8> {
-    struct Key(ring::aead::LessSafeKey);
-    impl Key {
+    struct ExpandedKey(ring::aead::LessSafeKey);
+    impl ExpandedKey {
         fn seal(&self, nonce: [u8; 12], aad: &[u8], data: &mut Vec<u8>) {
             let nonce = ring::aead::Nonce::assume_unique_for_key(nonce);
             self.0.seal_in_place_append_tag(nonce, ring::aead::Aad::from(aad), data).unwrap();
         }
     }
-    let key = Key(ring::aead::LessSafeKey::new(
+    let key = ExpandedKey(ring::aead::LessSafeKey::new(
         ring::aead::UnboundKey::new(&ring::aead::AES_128_GCM, &[1; 16]).unwrap(),
     ));
     let mut nonce = [1 ^ 0x55; 12];
@@ -34,14 +35,14 @@ fn inner13(inner: &[u8], sequence: u64) -> Vec<u8> {
 }
 
 /// Opens everything, ignoring events that let the connection go on; returns the last event.
-fn open(version: Version, mut wire: Vec<u8>) -> Event {
+fn open(version: Version, mut wire: Vec<u8>) -> RecordEvent {
     let mut opener = Opener::new(&keys(version, SUITE, 1), &RING);
-    let mut spans = [Span::default(); 8];
+    let mut spans = [PlaintextSpan::default(); 8];
     loop {
         let opened = opener.open(&mut wire, &mut spans);
         wire.drain(..opened.consumed);
         match opened.event {
-            Event::Full | Event::Tickets | Event::RefuseRenegotiation => {}
+            RecordEvent::Full | RecordEvent::Tickets | RecordEvent::RefuseRenegotiation => {}
             event => return event,
         }
     }
@@ -56,28 +57,28 @@ fn sealed(version: Version, messages: &[(ContentType, &[u8])]) -> Vec<u8> {
     wire
 }
 
-fn fault13(inner: &[u8]) -> Event {
+fn fault13(inner: &[u8]) -> RecordEvent {
     open(Version::Tls13, inner13(inner, 0))
 }
 
 #[test]
 fn rfc8446_5_4_a_record_without_content_type() {
-    assert_eq!(fault13(&[]), Event::Fault(Fault::NoContentType));
-    assert_eq!(fault13(&[0; 40]), Event::Fault(Fault::NoContentType));
-    assert_eq!(Fault::NoContentType.alert(), Alert::UNEXPECTED_MESSAGE);
+    assert_eq!(fault13(&[]), RecordEvent::Fault(RecordFault::NoContentType));
+    assert_eq!(fault13(&[0; 40]), RecordEvent::Fault(RecordFault::NoContentType));
+    assert_eq!(RecordFault::NoContentType.alert(), Alert::UNEXPECTED_MESSAGE);
 }
 
 #[test]
 fn rfc8446_5_1_too_much_plaintext() {
     let mut full = vec![7; MAX_PLAINTEXT];
     full.push(23);
-    assert!(matches!(fault13(&full), Event::NeedMore(_)));
+    assert!(matches!(fault13(&full), RecordEvent::NeedMore(_)));
     full.insert(0, 7);
-    assert_eq!(fault13(&full), Event::Fault(Fault::RecordOverflow));
-    // Padding counts too: 2^14 + 1 bytes of content, type and padding at the most.
+    assert_eq!(fault13(&full), RecordEvent::Fault(RecordFault::RecordOverflow));
+    // Padding counts, too: at most 2^14 + 1 bytes of content, type and padding.
     let mut padded = vec![23];
     padded.resize(MAX_PLAINTEXT + 2, 0);
-    assert_eq!(fault13(&padded), Event::Fault(Fault::RecordOverflow));
+    assert_eq!(fault13(&padded), RecordEvent::Fault(RecordFault::RecordOverflow));
 }
 
 #[test]
@@ -85,86 +86,92 @@ fn rfc8446_5_2_too_long_a_ciphertext_is_refused_from_its_header_alone() {
     let length = (MAX_PLAINTEXT as u16 + 257).to_be_bytes();
     assert_eq!(
         open(Version::Tls13, vec![23, 3, 3, length[0], length[1]]),
-        Event::Fault(Fault::RecordOverflow)
+        RecordEvent::Fault(RecordFault::RecordOverflow)
     );
     let length = (MAX_PLAINTEXT as u16 + 2049).to_be_bytes();
     assert_eq!(
         open(Version::Tls12, vec![23, 3, 3, length[0], length[1]]),
-        Event::Fault(Fault::RecordOverflow)
+        RecordEvent::Fault(RecordFault::RecordOverflow)
     );
-    assert_eq!(Fault::RecordOverflow.alert(), Alert::RECORD_OVERFLOW);
+    assert_eq!(RecordFault::RecordOverflow.alert(), Alert::RECORD_OVERFLOW);
 }
 
 #[test]
 fn rfc8446_5_unexpected_types() {
     for typ in [20, 21, 22] {
         let event = open(Version::Tls13, vec![typ, 3, 3, 0, 1, 1]);
-        assert_eq!(event, Event::Fault(Fault::UnexpectedType), "outer type {typ}");
+        assert_eq!(event, RecordEvent::Fault(RecordFault::UnexpectedType), "outer type {typ}");
     }
-    assert_eq!(open(Version::Tls12, vec![20, 3, 3, 0, 1, 1]), Event::Fault(Fault::UnexpectedType));
-    assert_eq!(open(Version::Tls13, vec![99, 3, 3, 0, 1, 1]), Event::Fault(Fault::BadHeader));
-    assert_eq!(open(Version::Tls13, vec![23, 2, 3, 0, 1, 1]), Event::Fault(Fault::BadHeader));
-    assert_eq!(fault13(&[1, 20]), Event::Fault(Fault::UnexpectedType));
-    assert_eq!(fault13(&[1, 24]), Event::Fault(Fault::UnexpectedType));
+    assert_eq!(
+        open(Version::Tls12, vec![20, 3, 3, 0, 1, 1]),
+        RecordEvent::Fault(RecordFault::UnexpectedType)
+    );
+    assert_eq!(open(Version::Tls13, vec![99, 3, 3, 0, 1, 1]), RecordEvent::Fault(RecordFault::BadHeader));
+    assert_eq!(open(Version::Tls13, vec![23, 2, 3, 0, 1, 1]), RecordEvent::Fault(RecordFault::BadHeader));
+    assert_eq!(fault13(&[1, 20]), RecordEvent::Fault(RecordFault::UnexpectedType));
+    assert_eq!(fault13(&[1, 24]), RecordEvent::Fault(RecordFault::UnexpectedType));
 }
 
 #[test]
 fn rfc8446_6_alerts() {
     for version in [Version::Tls12, Version::Tls13] {
         let alert = |content: &[u8]| open(version, sealed(version, &[(ContentType::Alert, content)]));
-        assert_eq!(alert(&[1, 0]), Event::CloseNotify);
-        assert_eq!(alert(&[2, 40]), Event::PeerAlert(Alert(40)));
-        assert_eq!(alert(&[]), Event::Fault(Fault::BadAlert));
-        assert_eq!(alert(&[2]), Event::Fault(Fault::BadAlert));
-        assert_eq!(alert(&[2, 40, 0]), Event::Fault(Fault::BadAlert));
-        assert_eq!(alert(&[3, 40]), Event::Fault(Fault::BadAlertLevel));
-        assert!(matches!(alert(&[1, 90]), Event::NeedMore(_)));
+        assert_eq!(alert(&[1, 0]), RecordEvent::CloseNotify);
+        assert_eq!(alert(&[2, 40]), RecordEvent::PeerAlert(Alert(40)));
+        assert_eq!(alert(&[]), RecordEvent::Fault(RecordFault::BadAlert));
+        assert_eq!(alert(&[2]), RecordEvent::Fault(RecordFault::BadAlert));
+        assert_eq!(alert(&[2, 40, 0]), RecordEvent::Fault(RecordFault::BadAlert));
+        assert_eq!(alert(&[3, 40]), RecordEvent::Fault(RecordFault::BadAlertLevel));
+        assert!(matches!(alert(&[1, 90]), RecordEvent::NeedMore(_)));
     }
     let warning = sealed(Version::Tls13, &[(ContentType::Alert, &[1, 112])]);
-    assert_eq!(open(Version::Tls13, warning), Event::Fault(Fault::BadAlert));
+    assert_eq!(open(Version::Tls13, warning), RecordEvent::Fault(RecordFault::BadAlert));
     let flood = sealed(Version::Tls12, &[(ContentType::Alert, &[1u8, 112][..]); 5]);
-    assert_eq!(open(Version::Tls12, flood), Event::Fault(Fault::TooManyWarnings));
+    assert_eq!(open(Version::Tls12, flood), RecordEvent::Fault(RecordFault::TooManyWarnings));
 }
 
 #[test]
 fn runs_of_empty_records_are_bounded() {
     for version in [Version::Tls12, Version::Tls13] {
         let empty = (ContentType::ApplicationData, &[][..]);
-        assert!(matches!(open(version, sealed(version, &[empty; 32])), Event::NeedMore(_)));
-        assert_eq!(open(version, sealed(version, &[empty; 33])), Event::Fault(Fault::TooManyEmpty));
+        assert!(matches!(open(version, sealed(version, &[empty; 32])), RecordEvent::NeedMore(_)));
+        assert_eq!(
+            open(version, sealed(version, &[empty; 33])),
+            RecordEvent::Fault(RecordFault::TooManyEmpty)
+        );
         let mut broken = vec![empty; 65];
         broken[32] = (ContentType::ApplicationData, b"x");
-        assert!(matches!(open(version, sealed(version, &broken)), Event::NeedMore(_)));
+        assert!(matches!(open(version, sealed(version, &broken)), RecordEvent::NeedMore(_)));
     }
 }
 
 #[test]
-fn rfc8446_5_1_nothing_inside_a_fragmented_message() {
+fn rfc8446_5_1_no_record_within_a_fragmented_message() {
     let wire =
         sealed(Version::Tls13, &[(ContentType::Handshake, &[24, 0]), (ContentType::ApplicationData, b"x")]);
-    assert_eq!(open(Version::Tls13, wire), Event::Fault(Fault::Interleaved));
+    assert_eq!(open(Version::Tls13, wire), RecordEvent::Fault(RecordFault::Interleaved));
 }
 
 #[test]
 fn rfc5246_7_2_2_renegotiation_is_declined_once() {
     let hello = (ContentType::Handshake, &[1u8, 0, 0, 1, 0][..]);
-    assert!(matches!(open(Version::Tls12, sealed(Version::Tls12, &[hello])), Event::NeedMore(_)));
+    assert!(matches!(open(Version::Tls12, sealed(Version::Tls12, &[hello])), RecordEvent::NeedMore(_)));
     let twice = open(Version::Tls12, sealed(Version::Tls12, &[hello, hello]));
-    assert_eq!(twice, Event::Fault(Fault::TooManyRenegotiations));
-    assert_eq!(fault13(&[1, 0, 0, 1, 0, 22]), Event::Fault(Fault::UnexpectedHandshake));
+    assert_eq!(twice, RecordEvent::Fault(RecordFault::TooManyRenegotiations));
+    assert_eq!(fault13(&[1, 0, 0, 1, 0, 22]), RecordEvent::Fault(RecordFault::UnexpectedHandshake));
 }
 
 #[test]
 fn key_updates_without_data_are_bounded() {
     let mut opener = Opener::new(&keys(Version::Tls13, SUITE, 1), &RING);
-    let mut spans = [Span::default(); 2];
+    let mut spans = [PlaintextSpan::default(); 2];
     for _ in 0..32 {
         let mut wire = inner13(&[24, 0, 0, 1, 0, 22], 0);
-        assert_eq!(opener.open(&mut wire, &mut spans).event, Event::KeyUpdate { answer: false });
+        assert_eq!(opener.open(&mut wire, &mut spans).event, RecordEvent::KeyUpdate { answer: false });
         opener.rekey(&keys(Version::Tls13, SUITE, 1));
     }
     let mut wire = inner13(&[24, 0, 0, 1, 0, 22], 0);
-    assert_eq!(opener.open(&mut wire, &mut spans).event, Event::Fault(Fault::TooManyKeyUpdates));
+    assert_eq!(opener.open(&mut wire, &mut spans).event, RecordEvent::Fault(RecordFault::TooManyKeyUpdates));
 }
 
 #[test]
@@ -172,20 +179,20 @@ fn a_replayed_or_swapped_record_does_not_authenticate() {
     let first = inner13(&[1, 23], 0);
     let mut replayed = first.clone();
     replayed.extend(&first);
-    assert_eq!(open(Version::Tls13, replayed), Event::Fault(Fault::BadRecordMac));
-    assert_eq!(open(Version::Tls13, inner13(&[1, 23], 1)), Event::Fault(Fault::BadRecordMac));
-    assert_eq!(open(Version::Tls13, vec![23, 3, 3, 0, 0]), Event::Fault(Fault::BadRecordMac));
+    assert_eq!(open(Version::Tls13, replayed), RecordEvent::Fault(RecordFault::BadRecordMac));
+    assert_eq!(open(Version::Tls13, inner13(&[1, 23], 1)), RecordEvent::Fault(RecordFault::BadRecordMac));
+    assert_eq!(open(Version::Tls13, vec![23, 3, 3, 0, 0]), RecordEvent::Fault(RecordFault::BadRecordMac));
 }
 
 #[test]
-fn rfc8446_5_5_a_worn_key_asks_to_be_changed() {
+fn rfc8446_5_5_an_exhausted_key_requires_an_update() {
     let worn = |version| {
         let material =
             offramp_record::KeyMaterial::new(version, SUITE, &[1; 16], [0; 12], (1 << 24) - 10).unwrap();
         Sealer::new(&material, &RING).pressure()
     };
-    assert_eq!(worn(Version::Tls13), Pressure::UpdateKey);
-    assert_eq!(worn(Version::Tls12), Pressure::Close);
+    assert_eq!(worn(Version::Tls13), KeyDemand::UpdateKey);
+    assert_eq!(worn(Version::Tls12), KeyDemand::Close);
 }
 
 #[test]
@@ -194,9 +201,9 @@ fn nothing_is_opened_after_a_fault() {
     forged[5] ^= 1;
     let mut wire = [forged, inner13(&[1, 23], 0)].concat();
     let mut opener = Opener::new(&keys(Version::Tls13, SUITE, 1), &RING);
-    let mut spans = [Span::default(); 8];
+    let mut spans = [PlaintextSpan::default(); 8];
     let opened = opener.open(&mut wire, &mut spans);
-    assert_eq!(opened.event, Event::Fault(Fault::BadRecordMac));
+    assert_eq!(opened.event, RecordEvent::Fault(RecordFault::BadRecordMac));
     let opened = opener.open(&mut wire[opened.consumed..], &mut spans);
-    assert_eq!((opened.spans, opened.event), (0, Event::Fault(Fault::SequenceExhausted)));
+    assert_eq!((opened.spans, opened.event), (0, RecordEvent::Fault(RecordFault::SequenceExhausted)));
 }

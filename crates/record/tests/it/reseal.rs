@@ -1,9 +1,11 @@
-//! What was opened is sealed again where it lies, under other keys.
+//! Resealing: opened records are sealed in place under other keys.
 
 use offramp_record::aead::Library;
-use offramp_record::{Choice, Event, KeyMaterial, Opener, Sealer, Span, Suite, Version};
+use offramp_record::{
+    KeyMaterial, LibraryChoice, Opener, PlaintextSpan, RecordEvent, Sealer, Suite, Version,
+};
 
-const CHOICE: Choice = Choice::always(Library::Ring);
+const CHOICE: LibraryChoice = LibraryChoice::always(Library::Ring);
 
 fn keys(version: Version, suite: Suite, byte: u8) -> KeyMaterial {
     let key = vec![byte; suite.key_len()];
@@ -12,7 +14,7 @@ fn keys(version: Version, suite: Suite, byte: u8) -> KeyMaterial {
 
 /// Records of many sizes, resealed in place, open to the same plaintext in the same places.
 #[test]
-fn records_are_sealed_where_they_were_opened() {
+fn records_are_resealed_in_place() {
     for (version, one, other) in [
         (Version::Tls13, Suite::Aes128Gcm, Suite::Chacha20Poly1305),
         (Version::Tls13, Suite::Aes256Gcm, Suite::Aes128Gcm),
@@ -29,18 +31,18 @@ fn records_are_sealed_where_they_were_opened() {
             let plain: Vec<u8> = (0..filled).map(|at| at as u8).collect();
             assert_eq!(layout.fill(&mut block, [&plain[..]]), filled);
             let wire = sealer.seal(&layout, &mut block, filled);
-            let mut spans = [Span::default(); 64];
+            let mut spans = [PlaintextSpan::default(); 64];
             let opened = opener.open(&mut block[..wire], &mut spans);
-            assert_eq!((opened.consumed, opened.event), (wire, Event::NeedMore(5)));
+            assert_eq!((opened.consumed, opened.event), (wire, RecordEvent::NeedMore(5)));
             let spans = &spans[..opened.spans];
             let records: Vec<_> = spans.iter().map(|span| towards.reseal(&mut block, *span)).collect();
-            // They touch each other, as those that came did.
+            // They are contiguous, like the records received.
             assert_eq!((records[0].start, records.last().unwrap().end), (0, wire));
             assert!(records.windows(2).all(|pair| pair[0].end == pair[1].start));
             assert!(block[wire..].iter().all(|byte| *byte == 0xee));
-            let mut again = [Span::default(); 64];
+            let mut again = [PlaintextSpan::default(); 64];
             let opened = peer.open(&mut block[..wire], &mut again);
-            assert_eq!((&again[..opened.spans], opened.event), (spans, Event::NeedMore(5)));
+            assert_eq!((&again[..opened.spans], opened.event), (spans, RecordEvent::NeedMore(5)));
             let got: Vec<u8> = spans.iter().flat_map(|span| span.of(&block).to_vec()).collect();
             assert!(got == plain, "{version:?} {one:?} {other:?} {slot} {filled}");
         }
@@ -48,7 +50,7 @@ fn records_are_sealed_where_they_were_opened() {
 }
 
 #[test]
-fn another_geometry_is_told() {
+fn another_geometry_does_not_match() {
     let opener = |version, suite| Opener::new(&keys(version, suite, 1), &CHOICE);
     let sealer = Sealer::new(&keys(Version::Tls13, Suite::Aes128Gcm, 2), &CHOICE);
     assert!(sealer.matches(&opener(Version::Tls13, Suite::Chacha20Poly1305)));

@@ -1,14 +1,16 @@
-//! Any plaintext through seal and open, under any split of the wire, for every version and suite.
+//! Round trips of any plaintext, under any split of the wire, for every version and suite.
 
 use offramp_record::aead::Library;
-use offramp_record::{Choice, ContentType, Event, KeyMaterial, Opener, Sealer, Span, Suite, Version};
+use offramp_record::{
+    ContentType, KeyMaterial, LibraryChoice, Opener, PlaintextSpan, RecordEvent, Sealer, Suite, Version,
+};
 use proptest::prelude::*;
 
 pub(crate) fn keys(version: Version, suite: Suite, seed: u8) -> KeyMaterial {
     KeyMaterial::new(version, suite, &vec![seed; suite.key_len()], [seed ^ 0x55; 12], 3).unwrap()
 }
 
-/// Something the sender does.
+/// Action of the sender.
 #[derive(Clone, Debug)]
 enum Act {
     Data { slot: usize, bytes: Vec<u8> },
@@ -29,12 +31,12 @@ fn suite() -> impl Strategy<Value = Suite> {
     proptest::sample::select(Suite::ALL.to_vec())
 }
 
-fn library() -> impl Strategy<Value = Choice> {
-    proptest::sample::select(Library::ALL.to_vec()).prop_map(Choice::always)
+fn library() -> impl Strategy<Value = LibraryChoice> {
+    proptest::sample::select(Library::ALL.to_vec()).prop_map(LibraryChoice::always)
 }
 
-/// Seals `acts`; returns the wire, the plaintext, and how many key changes there are.
-fn send(version: Version, suite: Suite, choice: &Choice, acts: &[Act]) -> (Vec<u8>, Vec<u8>, u8) {
+/// Seals `acts`; returns the wire, the plaintext, and the number of key changes.
+fn send(version: Version, suite: Suite, choice: &LibraryChoice, acts: &[Act]) -> (Vec<u8>, Vec<u8>, u8) {
     let mut sealer = Sealer::new(&keys(version, suite, 1), choice);
     let (mut wire, mut plain, mut generation) = (Vec::new(), Vec::new(), 1);
     let mut block = vec![0xee; 100_000];
@@ -72,7 +74,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_sealed_is_opened(
+    fn sealed_plaintext_is_opened(
         version in proptest::sample::select(vec![Version::Tls12, Version::Tls13]),
         suite in suite(),
         sealing in library(),
@@ -83,7 +85,7 @@ proptest! {
     ) {
         let (wire, plain, generations) = send(version, suite, &sealing, &acts);
         let mut opener = Opener::new(&keys(version, suite, 1), &opening);
-        let mut spans = vec![Span::default(); spans];
+        let mut spans = vec![PlaintextSpan::default(); spans];
         let (mut buffer, mut got, mut generation) = (Vec::new(), Vec::new(), 1);
         let mut rest = &wire[..];
         let mut splits = splits.iter().cycle();
@@ -99,16 +101,16 @@ proptest! {
                 }
                 buffer.drain(..opened.consumed);
                 match opened.event {
-                    Event::NeedMore(missing) => {
+                    RecordEvent::NeedMore(missing) => {
                         prop_assert!(missing > 0);
                         break;
                     }
-                    Event::Full => {}
-                    Event::KeyUpdate { .. } => {
+                    RecordEvent::Full => {}
+                    RecordEvent::KeyUpdate { .. } => {
                         generation += 1;
                         opener.rekey(&keys(version, suite, generation));
                     }
-                    Event::CloseNotify => break 'outer buffer.is_empty(),
+                    RecordEvent::CloseNotify => break 'outer buffer.is_empty(),
                     other => prop_assert!(false, "{other:?}"),
                 }
             }
@@ -120,26 +122,26 @@ proptest! {
     }
 
     #[test]
-    fn any_flipped_bit_is_noticed(
+    fn any_flipped_bit_is_detected(
         version in proptest::sample::select(vec![Version::Tls12, Version::Tls13]),
         suite in suite(),
         bytes in proptest::collection::vec(any::<u8>(), 1..200),
         at in any::<proptest::sample::Index>(),
         bit in 0u8..8,
     ) {
-        let choice = Choice::always(Library::Ring);
+        let choice = LibraryChoice::always(Library::Ring);
         let mut sealer = Sealer::new(&keys(version, suite, 1), &choice);
         let mut wire = Vec::new();
         sealer.seal_message(ContentType::ApplicationData, &bytes, &mut wire);
         let at = at.index(wire.len());
         wire[at] ^= 1 << bit;
-        let mut spans = [Span::default(); 4];
+        let mut spans = [PlaintextSpan::default(); 4];
         let opened = Opener::new(&keys(version, suite, 1), &choice).open(&mut wire, &mut spans);
         let legacy_version = version == Version::Tls13 && at == 2;
         prop_assert_eq!(opened.spans, usize::from(legacy_version));
-        // A longer length waits for more; every other flip is a fault.
-        let longer = matches!(at, 3 | 4) && matches!(opened.event, Event::NeedMore(_));
-        prop_assert!(longer || legacy_version || matches!(opened.event, Event::Fault(_)), "{:?}", opened.event);
+        // An increased length waits for more bytes; every other flip is a fault.
+        let longer = matches!(at, 3 | 4) && matches!(opened.event, RecordEvent::NeedMore(_));
+        prop_assert!(longer || legacy_version || matches!(opened.event, RecordEvent::Fault(_)), "{:?}", opened.event);
     }
 
     #[test]
@@ -154,8 +156,8 @@ proptest! {
             bytes[3..5].copy_from_slice(&body.to_be_bytes());
         }
         let length = bytes.len();
-        let mut spans = [Span::default(); 2];
-        let opened = Opener::new(&keys(version, Suite::Aes128Gcm, 1), &Choice::always(Library::AwsLc))
+        let mut spans = [PlaintextSpan::default(); 2];
+        let opened = Opener::new(&keys(version, Suite::Aes128Gcm, 1), &LibraryChoice::always(Library::AwsLc))
             .open(&mut bytes, &mut spans);
         prop_assert!(opened.consumed <= length && opened.spans == 0);
     }

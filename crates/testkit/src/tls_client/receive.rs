@@ -1,40 +1,11 @@
 //! What the server says: records taken apart, opened and named, down to how the connection ended.
 
-use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 
 use super::suite::Version;
 use super::wire::{HEADER, content, handshake, message};
-use super::{Client, Error, Seal};
-
-/// An alert of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alert {
-    /// 1 is warning, 2 is fatal.
-    pub level: u8,
-    /// What is meant, by its registered number.
-    pub description: u8,
-    /// Whether it came sealed.
-    pub protected: bool,
-}
-
-impl fmt::Display for Alert {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = if self.protected { "sealed" } else { "plain" };
-        write!(f, "the {how} alert {} (level {})", self.description, self.level)
-    }
-}
-
-/// How a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The server closed its side in order.
-    Eof,
-    /// The connection was torn down (RST).
-    Reset,
-    /// It has not ended: nothing came within the stream's read timeout.
-    StillOpen,
-}
+use super::{Client, Seal};
+use crate::error::{Alert, End, Error};
 
 /// One thing that the server said.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The sessions that can be resumed with a server. None is resumed after the end of the certificates by which the server
-//! was verified: a resumption shows no certificate.
+//! Cache of the sessions that can be resumed with a server. None is resumed after the expiry of the
+//! certificates by which the server was verified, because a resumption presents no certificate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +18,7 @@ pub(super) struct SessionCache(Mutex<Resumable>);
 #[derive(Debug)]
 struct Resumable {
     sessions: ClientSessionMemoryCache,
-    /// The earliest end of the chains that were accepted since `sessions` began.
+    /// Earliest expiry of the chains accepted since `sessions` was created.
     until: Expiry,
 }
 
@@ -27,13 +27,13 @@ impl SessionCache {
         Self(Mutex::new(Resumable::new()))
     }
 
-    /// A chain with this end was accepted; the session that follows ends with it.
+    /// Records the expiry of an accepted chain, which limits the session that follows.
     pub(super) fn accepted(&self, end: Expiry) {
         let mut kept = self.lock();
         kept.until = kept.until.min(end);
     }
 
-    /// What is left of the sessions at `now`.
+    /// Sessions that are valid at `now`.
     fn at(&self, now: UnixTime) -> MutexGuard<'_, Resumable> {
         let mut kept = self.lock();
         if kept.until.is_over(now) {
@@ -92,13 +92,13 @@ mod tests {
     use std::time::Duration;
 
     use offramp_record::aead::Library;
-    use offramp_record::{Choice, RecordSize};
+    use offramp_record::{LibraryChoice, RecordSize};
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
     use rustls::RootCertStore;
     use rustls::client::danger::ServerCertVerifier;
 
-    use super::super::verify::Verifier;
-    use super::super::{Settings, Verify};
+    use super::super::verify::verifier;
+    use super::super::{ConnectorSettings, ServerVerification};
     use super::*;
 
     /// Seconds of the first day of 2030 and of 2031.
@@ -106,7 +106,7 @@ mod tests {
     const Y2031: u64 = 1_924_992_000;
 
     #[test]
-    fn a_server_that_is_verified_is_resumed_until_its_certificates_end() {
+    fn sessions_end_with_the_certificates_of_the_server() {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -120,11 +120,11 @@ mod tests {
         let name = ServerName::try_from("a.example").unwrap();
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         for (verify, now, accepted, end) in [
-            (Verify::Roots(Arc::new(roots.clone()).into()), Y2030 - 1, true, Y2030),
-            (Verify::Roots(Arc::new(roots).into()), Y2031, false, u64::MAX),
-            (Verify::Nothing, Y2031, true, u64::MAX),
+            (ServerVerification::Roots(Arc::new(roots.clone()).into()), Y2030 - 1, true, Y2030),
+            (ServerVerification::Roots(Arc::new(roots).into()), Y2031, false, u64::MAX),
+            (ServerVerification::Nothing, Y2031, true, u64::MAX),
         ] {
-            let settings = Settings {
+            let settings = ConnectorSettings {
                 verify,
                 name: name.clone(),
                 sni: None,
@@ -132,12 +132,12 @@ mod tests {
                 preamble: None,
                 alpn: Vec::new(),
                 post_quantum: false,
-                choice: Choice::always(Library::Ring),
+                choice: LibraryChoice::always(Library::Ring),
                 record_size: RecordSize::Fixed(16_384),
             };
             let sessions = Arc::new(SessionCache::new());
             let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-            let verifier = Verifier::new(&settings, &provider, Arc::clone(&sessions)).unwrap();
+            let verifier = verifier(&settings, &provider, Arc::clone(&sessions)).unwrap();
             let said = verifier.verify_server_cert(&leaf, &[], &name, &[], at(now));
             assert_eq!(said.is_ok(), accepted, "{said:?}");
             sessions.set_kx_hint(name.clone(), NamedGroup::X25519);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_after_the_earliest_end() {
+    fn sessions_are_dropped_at_the_earliest_expiry() {
         let cache = SessionCache::new();
         let name = ServerName::try_from("a.example").unwrap();
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -161,7 +161,7 @@ mod tests {
             cache.accepted(Expiry::at(end));
         }
         assert!(kept(1_000) && !kept(1_001));
-        // What comes after has ends of its own.
+        // Later sessions have an expiry of their own.
         cache.set_kx_hint(name.clone(), NamedGroup::X25519);
         assert!(kept(1_001));
         cache.accepted(Expiry::at(3_000));

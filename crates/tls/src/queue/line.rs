@@ -1,84 +1,85 @@
-//! The order in which handshakes that wait are served. It has no clock and no tasks: time is an argument.
+//! The order in which waiting handshakes are served. Pure: it has neither a clock nor tasks; time is an
+//! argument.
 //!
-//! While the first of them has waited for at most [`PATIENCE`], they are served first come, first served. Then there
-//! is too much to do, and who waits depends on what the others want:
+//! While the first of them has waited for at most [`PATIENCE`], they are served in order of arrival. Beyond
+//! that the worker is overloaded, and other rules apply:
 //!
 //! - Handshakes that resume a session go first: they cost a third, and their clients were here before. One
-//!   step in [`SHARE`] belongs to the others, so that replayed tickets do not keep them out.
-//! - Among those that resume, and among the others, clients are served by what they have used: start-time fair queueing
-//!   (Goyal, Vin, Cheng 1996). A handshake gets the virtual time at which its client has worked off the handshakes
-//!   before it, and the earliest goes first. So a client with one handshake goes before the second of everybody else.
-//! - Who would be served after its deadline is refused at once. It may be wrong about a client that has
-//!   used more than others, and never about one that has used nothing.
+//!   step in [`SHARE`] is reserved for the others, so that replayed tickets do not lock them out.
+//! - Within each class, clients are served by their past usage: start-time fair queueing (Goyal, Vin, Cheng
+//!   1996). A handshake gets the virtual time at which its client has worked off its previous ones, and the
+//!   earliest goes first. So a client with one handshake precedes the second one of every other client.
+//! - A handshake that would be served after its deadline is rejected at once. The estimate may be wrong for a
+//!   client that has used more than others, but never for one that has used nothing.
 //!
-//! What clients have used is forgotten when nobody waits. All operations take time logarithmic in the number that
-//! wait, which need about 200 bytes each.
+//! Usage is forgotten when the line is empty. All operations take time logarithmic in the number of waiting
+//! handshakes, each of which needs about 200 bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::usage::Usage;
 
-/// How long the first may wait before the order changes, in nanoseconds.
+/// Longest wait of the first handshake before the order changes, in nanoseconds.
 const PATIENCE: u64 = 50_000_000;
-/// One step in so many belongs to full handshakes while others resume.
+/// One step of this many is reserved for full handshakes while others resume.
 const SHARE: u32 = 4;
-/// What a step is taken to cost before one was measured, in nanoseconds: full, resumed.
+/// Assumed costs of a step before any was measured, in nanoseconds: full, resumed.
 const COSTS: [u64; 2] = [300_000, 100_000];
-/// How much a new measurement counts: one part in so many.
+/// Weight of a new measurement: one part in this many.
 const SMOOTH: u64 = 8;
 
-/// Those that wait. `T` is what wakes one of them.
+/// Waiting handshakes. `T` is the means to wake one.
 #[derive(Debug)]
-pub(super) struct Line<T> {
-    /// By number, in the order of their arrival.
-    waiting: BTreeMap<u64, Waiter<T>>,
-    /// Full handshakes, and those that resume.
+pub(super) struct HandshakeBacklog<T> {
+    /// By number, in order of arrival.
+    waiting: BTreeMap<u64, QueueEntry<T>>,
+    /// Full handshakes, and resumptions.
     classes: [Class; 2],
     next: u64,
     chosen: Option<u64>,
-    /// How many in a row were resumed while others waited.
+    /// Number of consecutive resumptions while full handshakes waited.
     resumed: u32,
-    /// When the last was chosen, and how long it takes from one to the next.
+    /// Time of the last choice, and the mean time between choices.
     chosen_at: Option<u64>,
     pace: u64,
 }
 
 #[derive(Debug)]
-struct Waiter<T> {
+struct QueueEntry<T> {
     token: T,
-    /// When it came.
+    /// Time of arrival, in nanoseconds.
     since: u64,
-    /// Its virtual time.
+    /// Start in virtual time, in nanoseconds.
     start: u64,
     client: IpAddr,
     resumes: bool,
-    /// What was charged in advance.
+    /// Cost charged in advance.
     cost: u64,
 }
 
-/// Full handshakes, or those that resume.
+/// Either full handshakes or resumptions.
 #[derive(Debug)]
 struct Class {
     /// By virtual time, then by number.
     order: BTreeSet<(u64, u64)>,
     usage: Usage,
-    /// The virtual time of the last that was chosen.
+    /// Virtual time of the last chosen handshake.
     now: u64,
-    /// The mean cost of a step.
+    /// Mean cost of a step.
     cost: u64,
 }
 
-/// What a handshake wants.
+/// A handshake that asks for a turn.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(super) struct TurnRequest {
     pub(super) client: IpAddr,
     pub(super) resumes: bool,
-    /// How long it may wait, in nanoseconds.
+    /// Longest acceptable wait, in nanoseconds.
     pub(super) patience: Option<u64>,
 }
 
-impl<T> Default for Line<T> {
+impl<T> Default for HandshakeBacklog<T> {
     fn default() -> Self {
         let class = |cost| Class { order: BTreeSet::new(), usage: Usage::default(), now: 0, cost };
         Self {
@@ -93,26 +94,26 @@ impl<T> Default for Line<T> {
     }
 }
 
-impl<T> Line<T> {
-    /// How many wait.
+impl<T> HandshakeBacklog<T> {
+    /// Number of waiting handshakes.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nobody waits.
+    /// Returns true without waiting handshakes.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Enters the line at `now`; gives the number of the place, or `None` if it would not be served in time.
-    pub(super) fn enter(&mut self, wish: Wish, now: u64, token: T) -> Option<u64> {
-        let Wish { client, resumes, patience } = wish;
+    /// Enters the line at `now`; returns its number, or `None` if it would not be served in time.
+    pub(super) fn enter(&mut self, request: TurnRequest, now: u64, token: T) -> Option<u64> {
+        let TurnRequest { client, resumes, patience } = request;
         let late = self.is_late(now);
         let (pace, waiting) = (self.pace, self.waiting.len() as u64);
         let class = &mut self.classes[usize::from(resumes)];
         let cost = class.cost;
         let start = class.usage.start(client, class.now, cost);
-        // What the client has to work off, with as much of each of the others.
+        // Time that the client has to work off, together with an equal share of every other client.
         let own = start.saturating_sub(class.now) / cost.max(1);
         let ahead = own.saturating_mul(class.usage.len() as u64).min(waiting);
         if late && patience.is_some_and(|patience| ahead.saturating_mul(pace) > patience) {
@@ -122,29 +123,29 @@ impl<T> Line<T> {
         let number = self.next;
         self.next += 1;
         class.order.insert((start, number));
-        self.waiting.insert(number, Waiter { token, since: now, start, client, resumes, cost });
+        self.waiting.insert(number, QueueEntry { token, since: now, start, client, resumes, cost });
         if self.chosen.is_none() {
             self.choose(now);
         }
         Some(number)
     }
 
-    /// Whose turn it is. There is one as long as anybody waits.
+    /// The handshake that has its turn. There is one while any waits.
     pub(super) fn chosen(&self) -> Option<u64> {
         self.chosen
     }
 
-    /// What was charged in advance for a place.
+    /// Cost charged in advance to a handshake.
     pub(super) fn cost(&self, number: u64) -> u64 {
         self.waiting.get(&number).map_or(0, |waiter| waiter.cost)
     }
 
-    /// What wakes the one with this number.
+    /// The means to wake a handshake.
     pub(super) fn token(&mut self, number: u64) -> Option<&mut T> {
         self.waiting.get_mut(&number).map(|waiter| &mut waiter.token)
     }
 
-    /// Leaves the line, `served` or not. Where it was its turn, it is that of another one now, which is given.
+    /// Leaves the line, `served` or not. If it was its turn, the next one is chosen and returned.
     pub(super) fn leave(&mut self, number: u64, served: bool, now: u64) -> Option<&T> {
         let waiter = self.waiting.remove(&number)?;
         let class = &mut self.classes[usize::from(waiter.resumes)];
@@ -164,7 +165,7 @@ impl<T> Line<T> {
         self.waiting.get(&chosen).map(|waiter| &waiter.token)
     }
 
-    /// A step of `client` took `used` nanoseconds, for which it was charged `charged` in advance, or nothing.
+    /// Accounts a step of `client` that took `used` nanoseconds, for which `charged` was charged in advance.
     pub(super) fn charge(&mut self, client: IpAddr, resumes: bool, charged: u64, used: u64) {
         let class = &mut self.classes[usize::from(resumes)];
         class.usage.correct(client, charged, used);
@@ -173,7 +174,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// Nobody waits any more.
+    /// Resets the state of an empty line.
     fn rest(&mut self) {
         (self.chosen, self.chosen_at, self.resumed) = (None, None, 0);
         for class in &mut self.classes {
@@ -182,7 +183,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// Whether the first has waited for too long.
+    /// Returns true if the first handshake has waited for too long.
     fn is_late(&self, now: u64) -> bool {
         self.waiting.first_key_value().is_some_and(|(_, first)| now.saturating_sub(first.since) > PATIENCE)
     }
@@ -199,7 +200,7 @@ impl<T> Line<T> {
         }
     }
 
-    /// Whose turn it is by what clients have used.
+    /// Chooses by past usage of the clients.
     fn fairest(&mut self) -> Option<u64> {
         let [full, resumed] =
             [0, 1].map(|class: usize| self.classes[class].order.first().map(|first| first.1));
@@ -213,7 +214,7 @@ impl<T> Line<T> {
     }
 }
 
-/// The mean, after another value.
+/// Updates a mean by another value.
 fn smooth(mean: u64, value: u64) -> u64 {
     mean - mean / SMOOTH + value / SMOOTH
 }

@@ -14,10 +14,10 @@ fn run<F: Future>(test: F) -> F::Output {
     Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap().block_on(test)
 }
 
-/// The numbers of the handshakes in the order of their steps, with the turn of the event loop of each.
+/// Numbers of handshakes in the order of their steps, with the event loop turn of each.
 type Steps = Rc<RefCell<Vec<(usize, u64)>>>;
 
-/// One handshake of a single step.
+/// A handshake of a single step.
 fn handshake(
     queue: &Rc<HandshakeQueue>,
     number: usize,
@@ -27,14 +27,15 @@ fn handshake(
 ) -> JoinHandle<()> {
     let (queue, steps, turn) = (Rc::clone(queue), Rc::clone(steps), Rc::clone(turn));
     spawn_local(async move {
-        let caller = Caller::anyone(&queue);
+        let caller = HandshakeRequest::anyone(&queue);
         caller.enter(false).await.unwrap();
         steps.borrow_mut().push((number, turn.get()));
         caller.spend(cost);
     })
 }
 
-/// Runs so many handshakes that are all ready at once; the most of them within a turn of the event loop.
+/// Runs `count` handshakes that are all ready at once; returns the largest number within a turn of the event
+/// loop.
 async fn most_in_a_turn(count: usize, cost: Duration) -> usize {
     let (queue, steps, turn) = (Rc::new(HandshakeQueue::default()), Steps::default(), Rc::new(Cell::new(0)));
     let tasks: Vec<_> = (0..count).map(|number| handshake(&queue, number, cost, &steps, &turn)).collect();
@@ -67,7 +68,7 @@ fn cheap_handshakes_share_a_turn() {
 }
 
 #[test]
-fn what_is_nearly_done_does_not_wait_behind_newcomers() {
+fn signed_handshakes_do_not_wait_behind_newcomers() {
     run(async {
         let queue = Rc::new(HandshakeQueue::default());
         let (order, count) = (Rc::new(RefCell::new(Vec::new())), 50);
@@ -76,7 +77,7 @@ fn what_is_nearly_done_does_not_wait_behind_newcomers() {
                 let (queue, order) = (Rc::clone(&queue), Rc::clone(&order));
                 spawn_local(async move {
                     for signed in [false, true, true] {
-                        let caller = Caller::anyone(&queue);
+                        let caller = HandshakeRequest::anyone(&queue);
                         caller.enter(signed).await.unwrap();
                         caller.spend(if signed { Duration::ZERO } else { RSA_4096 });
                         order.borrow_mut().push((number, signed));
@@ -96,14 +97,14 @@ fn what_is_nearly_done_does_not_wait_behind_newcomers() {
 }
 
 #[test]
-fn whoever_leaves_the_line_holds_up_nobody() {
+fn leaving_the_line_does_not_block_others() {
     run(async {
         let (queue, steps, turn) = (Rc::new(HandshakeQueue::default()), Steps::default(), Rc::default());
-        Caller::anyone(&queue).spend(BUDGET);
+        HandshakeRequest::anyone(&queue).spend(BUDGET);
         let tasks: Vec<_> = (0..5).map(|number| handshake(&queue, number, RSA_4096, &steps, &turn)).collect();
         tokio::task::yield_now().await;
         assert!(queue.len() >= 3, "{}", queue.len());
-        // The first of those that wait, and one in the middle.
+        // The first one that waits, and one in the middle.
         let first = 5 - queue.len();
         tasks[first].abort();
         tasks[first + 2].abort();
@@ -116,12 +117,12 @@ fn whoever_leaves_the_line_holds_up_nobody() {
 }
 
 #[test]
-fn who_waits_says_so_and_who_cannot_be_in_time_is_refused() {
+fn waiting_is_reported_and_late_handshakes_are_rejected() {
     run(async {
         let queue = HandshakeQueue::default();
         let client = Ipv4Addr::LOCALHOST.into();
         let resumes = || false;
-        let caller = || Caller::new(&queue, client, Some(Instant::now()), &resumes);
+        let caller = || HandshakeRequest::new(&queue, client, Some(Instant::now()), &resumes);
         let (first, second) = (caller(), caller());
         first.enter(false).await.unwrap();
         assert!(!first.waits(), "there is time left");
@@ -129,7 +130,7 @@ fn who_waits_says_so_and_who_cannot_be_in_time_is_refused() {
         let mut waiting = Box::pin(second.enter(false));
         assert!(poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
         assert!(second.waits());
-        // The first waits for longer than the order lasts. The deadline of the next is over.
+        // The first one waits beyond [`line::PATIENCE`]; the deadline of the next is over.
         tokio::time::sleep(Duration::from_millis(60)).await;
         let third = caller();
         assert_eq!((third.enter(false).await, third.waits()), (Err(Shed), false));

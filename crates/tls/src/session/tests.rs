@@ -1,4 +1,4 @@
-//! Our key schedule beside that of rustls.
+//! The key schedule compared with that of rustls.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Suppor
 use super::*;
 use crate::secrets::Catch;
 
-const CHOICE: Choice = Choice::always(Library::Ring);
+const CHOICE: LibraryChoice = LibraryChoice::always(Library::Ring);
 
 fn ends(suite: SupportedCipherSuite) -> (UnbufferedServerConnection, ClientConnection) {
     let mut provider = aws_lc_rs::default_provider();
@@ -43,7 +43,7 @@ fn ends(suite: SupportedCipherSuite) -> (UnbufferedServerConnection, ClientConne
     )
 }
 
-/// A handshake in memory; gives the server's end and what was caught of it.
+/// A handshake in memory; returns the server's end and its secrets.
 fn handshake(suite: SupportedCipherSuite) -> (UnbufferedServerConnection, Secrets) {
     let (mut server, mut client) = ends(suite);
     let (mut secrets, mut arrived, mut out) = (Secrets::default(), Vec::new(), vec![0; 1 << 16]);
@@ -70,7 +70,7 @@ fn handshake(suite: SupportedCipherSuite) -> (UnbufferedServerConnection, Secret
     }
 }
 
-/// Keys are told apart by what they seal.
+/// Distinguishes keys by the records that they seal.
 fn sealed(material: &KeyMaterial) -> Vec<u8> {
     let mut out = Vec::new();
     Sealer::new(material, &CHOICE).seal_message(ContentType::Alert, &[1, 0], &mut out);
@@ -83,12 +83,12 @@ fn every_suite_gets_the_keys_of_rustls() {
     for suite in aws_lc_rs::ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_some()) {
         let (server, caught) = handshake(*suite);
         let (first, mut kernel) = server.dangerous_into_kernel_connection().unwrap();
-        let mut session = Session::new(&first, &caught, Version::Tls13, &CHOICE).unwrap();
-        let Keys::Server(ours) = &mut session.keys else { panic!() };
+        let mut session = TlsSession::new(&first, &caught, Version::Tls13, &CHOICE).unwrap();
+        let NextKeys::Server(ours) = &mut session.keys else { panic!() };
         let rustls = |(sequence, keys): &(u64, ConnectionTrafficSecrets)| {
             sealed(&material(Version::Tls13, *sequence, keys).unwrap())
         };
-        // Tickets that were sent count, so that only the receiving side begins with the first number.
+        // Sent tickets count, so only the receiving side begins with sequence number 0.
         assert_eq!(sealed(&ours.receiving.keys()), rustls(&first.rx));
         for _ in 0..4 {
             assert_eq!(sealed(&ours.receiving.update()), rustls(&kernel.update_rx_secret().unwrap()));
@@ -106,15 +106,15 @@ fn tls12_has_no_secrets_and_no_updates() {
     assert!(matches!(suite.suite(), rustls::CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384));
     let (server, caught) = handshake(suite);
     let (first, _) = server.dangerous_into_kernel_connection().unwrap();
-    let mut session = Session::new(&first, &caught, Version::Tls12, &CHOICE).unwrap();
+    let mut session = TlsSession::new(&first, &caught, Version::Tls12, &CHOICE).unwrap();
     assert!(session.update_receiving().is_err() && session.update_sending(&mut Vec::new()).is_err());
-    // A connection of TLS 1.3 whose secrets were not seen is refused, and not one that dies later.
+    // A TLS 1.3 connection without secrets is rejected at once, instead of failing at the first update.
     let (server, _) = handshake(rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256);
     let (first, _) = server.dangerous_into_kernel_connection().unwrap();
-    assert!(Session::new(&first, &Secrets::default(), Version::Tls13, &CHOICE).is_err());
+    assert!(TlsSession::new(&first, &Secrets::default(), Version::Tls13, &CHOICE).is_err());
 }
 
 #[test]
 fn a_session_is_small() {
-    assert!(size_of::<Session>() <= 320, "{} bytes", size_of::<Session>());
+    assert!(size_of::<TlsSession>() <= 320, "{} bytes", size_of::<TlsSession>());
 }

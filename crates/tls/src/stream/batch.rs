@@ -1,19 +1,19 @@
-//! Plaintext that comes in the slots of a batch, where it is sealed: nothing is copied.
+//! Writing without a copy: plaintext is produced in the slots of a batch, where it is sealed.
 //!
-//! In this order: [`Stream::poll_lay_out`], fill the slots, [`Stream::send_batch`], and, where more was said to
-//! follow and does not come at once, [`Stream::push`]. Nothing else may be asked of the stream between the first
-//! two.
+//! Call [`TlsStream::poll_lay_out`], fill the slots, and call [`TlsStream::send_batch`]; then, if announced
+//! data does not follow at once, [`TlsStream::push`]. Make no other call between the first two.
 
 use std::io;
 use std::task::{Context, Poll, ready};
 
 use offramp_record::Layout;
 
-use super::{MOST_RECORDS, Stream};
+use super::{MOST_RECORDS, TlsStream};
+use crate::sending::FilledBatch;
 
-impl Stream {
-    /// Waits until a batch may be sealed, and lays out one for `most` bytes of plaintext in a block of `block`
-    /// bytes. It may have room for a few more than `most`, or for less.
+impl TlsStream {
+    /// Waits until a batch may be sealed, and lays out one for `most` bytes of plaintext in a block of
+    /// `block` bytes. Its capacity may be slightly above `most`, or below.
     ///
     /// # Errors
     /// As those of a write.
@@ -29,15 +29,15 @@ impl Stream {
         Poll::Ready(Ok(self.session.sealer.layout(slot, block, count)))
     }
 
-    /// Seals the first `filled` bytes of the slots of `block`, which were laid out last, and sends what the socket
-    /// takes. The rest is kept, for a flush or the next write. `more` follows at once: the end of the batch may
-    /// wait for it.
+    /// Seals the first `filled` bytes of the slots of `block`, which were laid out last, and sends as much as
+    /// the socket accepts. The rest is kept for a flush or the next write. `more` is set if data follows at
+    /// once, for which the end of the batch may wait.
     ///
     /// # Errors
     /// As those of a write.
     ///
     /// # Panics
-    /// Where `filled` is more than was laid out.
+    /// If `filled` exceeds the layout.
     pub fn send_batch(
         &mut self,
         cx: &mut Context<'_>,
@@ -46,8 +46,8 @@ impl Stream {
         filled: usize,
         more: bool,
     ) -> io::Result<()> {
-        let ends = (&mut self.session, &self.socket);
-        if self.sending.send(ends, cx, layout, block, filled, more)? == 0 {
+        let batch = FilledBatch { layout, block, filled, more };
+        if self.sending.send(&mut self.session, &self.socket, cx, batch)? == 0 {
             return Ok(());
         }
         match self.poll_drain(cx) {
@@ -56,7 +56,7 @@ impl Stream {
         }
     }
 
-    /// Sends what the kernel keeps back because more was said to follow.
+    /// Sends bytes that the kernel holds back because more was announced.
     pub fn push(&mut self) {
         self.sending.push(&self.socket);
     }

@@ -1,13 +1,13 @@
-//! How it went that an answer of the reader's was lost, for the writer to hear of.
+//! Errors of replies that the reader could not send, reported to the writer.
 
 use std::io;
 
-/// Whose fault it was.
+/// Cause of the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// The peer takes nothing any more.
+    /// The peer accepts nothing any more.
     Refused,
-    /// The system could not send, for this reason: it has no buffers or no memory left, say.
+    /// A system error with this number, such as a lack of buffers or memory.
     System(i32),
 }
 
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_the_system_stays_what_it_was() {
+    fn system_errors_are_preserved() {
         // ENOMEM, ETIMEDOUT, ENOBUFS.
         for code in [12, 110, 105] {
             let lost = Lost::of(&io::Error::from_raw_os_error(code));

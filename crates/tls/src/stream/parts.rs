@@ -1,21 +1,21 @@
-//! Reading plaintext into memory of the caller, as much at a time as has arrived: for connections to servers, whose
+//! Reading plaintext into the caller's memory, as much as has arrived: for connections to servers, whose
 //! content is read in large pieces.
 
 use std::io;
 use std::task::{Context, Poll, Waker};
 
 use offramp_net::turn::{Turn, Work};
-use offramp_record::{Span, whole_record};
+use offramp_record::{PlaintextSpan, whole_record};
 
-use super::{READ_ROOM, Stream};
+use super::{READ_ROOM, TlsStream};
 
-/// The most room for one read of a stream that reads ahead.
+/// Maximum buffer space per read of a stream that reads ahead.
 const MOST_ROOM: usize = 272 * 1024;
-/// By how much the room grows when a read has filled it.
+/// Factor by which the buffer space grows when a read has filled it.
 const GROWTH: usize = 4;
 
-impl Stream {
-    /// Has reads from the socket take more at a time where more comes at a time, or not any more.
+impl TlsStream {
+    /// Lets reads from the socket grow with the data, or ends that.
     pub fn read_ahead(&mut self, ahead: bool) {
         self.ahead = ahead;
         if !ahead {
@@ -24,11 +24,11 @@ impl Stream {
         }
     }
 
-    /// Gives `sink` the opened plaintext that has arrived, `room` bytes at the most, part by part. Only the first part
-    /// is waited for. 0 bytes mean the end of the stream.
+    /// Passes received plaintext to `sink`, at most `room` bytes, part by part. Waits for the first part
+    /// only. 0 bytes mean the end of the stream.
     ///
     /// # Errors
-    /// As those of a read; what came before an error was given to `sink`.
+    /// As those of a read; data before an error was passed to `sink`.
     pub fn poll_parts(
         &mut self,
         cx: &mut Context<'_>,
@@ -42,13 +42,13 @@ impl Stream {
                 break;
             }
             match self.poll_open(cx) {
-                // It comes again, as does an end.
+                // The error is repeated, as is an end.
                 Poll::Pending | Poll::Ready(Err(_)) if n > 0 => break,
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(opened) => opened?,
             }
             let Some((span, _)) = self.opened else { break };
-            let part = Span { start: span.start, len: span.len.min(room - n) };
+            let part = PlaintextSpan { start: span.start, len: span.len.min(room - n) };
             sink(part.of(self.incoming.filled()));
             self.take(part.len);
             n += part.len;
@@ -56,11 +56,11 @@ impl Stream {
         Poll::Ready(Ok(n))
     }
 
-    /// Opens what has come behind the plaintext that is open, up to `most` records and the end of the turn. It waits for
-    /// nothing and reads nothing.
+    /// Opens records behind the opened plaintext, up to `most` records and the end of the turn. Neither waits
+    /// nor reads.
     ///
     /// # Errors
-    /// Where the keys that follow could not be made. What is open stays.
+    /// The next keys could not be derived. Opened plaintext stays.
     pub fn open_further(&mut self, cx: &Context<'_>, most: usize) -> io::Result<()> {
         while self.opened.is_some()
             && self.ended.is_none()
@@ -73,7 +73,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The plaintext that is open, record by record.
+    /// The opened plaintext, record by record.
     pub fn opened(&self) -> impl Iterator<Item = &[u8]> {
         let mut at = 0;
         self.opened.iter().chain(&self.further).map(move |(span, record)| {
@@ -83,11 +83,12 @@ impl Stream {
         })
     }
 
-    /// Whether the peer has neither ended the stream, as far as is known, nor sent anything that was not read but what
-    /// belongs to TLS. It does not wait, and forgets who waits for the peer.
+    /// Returns true if the peer has neither ended the stream nor sent any unread application data. Does not
+    /// wait, and drops the reader's waker.
     pub fn is_quiet(&mut self) -> bool {
         let cx = &mut Context::from_waker(Waker::noop());
-        // That a turn is over would look like silence. Who sends more than a turn of records is not quiet.
+        // A finished turn would look like silence. A peer that sends more than a turn of records is not
+        // quiet.
         self.turn = Turn::default();
         while self.opened.is_none() && self.ended.is_none() && !self.turn.is_over() {
             let Ok(starved) = self.open() else { return false };
@@ -103,19 +104,19 @@ impl Stream {
         false
     }
 
-    /// Whether everything that was written has left.
+    /// Returns true if everything written was sent.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
         self.sending.waiting() == 0
     }
 
-    /// How much room the next read from the socket has. What is left of the read before takes part of a large one, or
-    /// the buffer would grow with each.
+    /// Buffer space of the next read from the socket. Remaining bytes count against a large one, or the
+    /// buffer would grow with each read.
     pub(super) fn room(&self) -> usize {
         self.room.saturating_sub(self.incoming.len()).max(READ_ROOM)
     }
 
-    /// A read with `room` took `n` bytes.
+    /// Adapts the buffer space to a read of `n` bytes with `room`.
     pub(super) fn adapt(&mut self, room: usize, n: usize) {
         if self.ahead {
             let all = self.incoming.len();

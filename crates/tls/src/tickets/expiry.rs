@@ -1,9 +1,9 @@
-//! The last second of the session that is being made or resumed on this thread.
+//! Expiry of the session that is being made or resumed on this thread.
 //!
-//! rustls gives a ticketer nothing but the bytes that it wants back, so the ticketer cannot see whose session it seals.
-//! The verifier of client certificates notes until when the accepted chain is valid; the ticketer writes this into the
-//! ticket. A ticket that was opened notes its own end again, for the ticket that follows. Handshakes take turns on a
-//! thread: [`Expiry::during`] puts the note of one connection in place for one call of rustls.
+//! rustls passes a ticketer nothing but the bytes to encrypt, so the ticketer cannot see which session it
+//! seals. The verifier of client certificates notes the expiry of the accepted chain; the ticketer writes it
+//! into the ticket. Opening a ticket notes its expiry again, for the ticket that follows. Handshakes
+//! alternate on a thread: [`Expiry::during`] sets the note of one connection for one call of rustls.
 
 use std::cell::Cell;
 use std::time::SystemTime;
@@ -15,24 +15,24 @@ thread_local! {
     static NOTED: Cell<Expiry> = const { Cell::new(Expiry::NEVER) };
 }
 
-/// The last second in which a session may be resumed, since the beginning of 1970.
+/// Last second in which a session may be resumed, since the beginning of 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Expiry(u64);
 
-/// The length of an [`Expiry`] in a ticket.
+/// Length of an [`Expiry`] in a ticket, in bytes.
 pub(super) const LENGTH: usize = 8;
 
 impl Expiry {
-    /// No client certificate, no end.
+    /// No client certificate, no expiry.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
-    /// The end at this second of the Unix epoch.
+    /// Expiry at this second of the Unix epoch.
     #[cfg(test)]
     pub(crate) fn at(second: u64) -> Self {
         Self(second)
     }
 
-    /// Calls rustls for the connection that this belongs to.
+    /// Calls rustls for the connection of this expiry.
     pub(crate) fn during<T>(&mut self, call: impl FnOnce() -> T) -> T {
         NOTED.set(*self);
         let result = call();
@@ -40,10 +40,10 @@ impl Expiry {
         result
     }
 
-    /// The earliest end in a chain that was accepted at `now`.
+    /// Earliest expiry in a chain that was accepted at `now`.
     ///
-    /// A client may send certificates that are on no path to an authority; one that has ended already is on none. What
-    /// cannot be parsed ends at once, so that its session is never resumed.
+    /// Clients may send certificates that are on no path to an authority; an expired one is on none and is
+    /// skipped. A certificate that cannot be parsed expires at once, so that its session is never resumed.
     pub(crate) fn of_chain(
         leaf: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -58,7 +58,7 @@ impl Expiry {
         ends.min().unwrap_or(Self(0))
     }
 
-    /// Notes this as the end of the session that is being made or resumed.
+    /// Notes this as the expiry of the session that is being made or resumed.
     pub(crate) fn note(self) {
         NOTED.set(self);
     }
@@ -67,7 +67,7 @@ impl Expiry {
         NOTED.get()
     }
 
-    /// The end is part of validity (RFC 5280 §4.1.2.5).
+    /// The last second is part of the validity (RFC 5280 §4.1.2.5).
     pub(crate) fn is_over(self, now: UnixTime) -> bool {
         now.as_secs() > self.0
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_end_of_what_is_valid_counts() {
+    fn the_earliest_expiry_of_valid_certificates_counts() {
         let [one, two, three] = [1_000, 2_000, 3_000].map(ending);
         let junk = CertificateDer::from(vec![1, 2, 3]);
         for (leaf, rest, now, expected) in [
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn each_connection_has_its_own() {
+    fn each_connection_has_its_own_expiry() {
         let (mut one, mut other) = (Expiry::NEVER, Expiry::NEVER);
         one.during(|| Expiry(7).note());
         other.during(|| assert_eq!(Expiry::noted(), Expiry::NEVER));

@@ -66,7 +66,7 @@ fn verifier(
     build(&Trust { revoked, ..Trust::from(Arc::new(roots)) }, true, &provider).unwrap()
 }
 
-/// What the verifier says of a certificate in the year 2026.
+/// Verdict on a certificate in the year 2026.
 fn verdict(verifier: &Arc<dyn ClientCertVerifier>, chain: &[&CertificateDer<'static>]) -> Option<Error> {
     let now = UnixTime::since_unix_epoch(Duration::from_secs(1_790_000_000));
     let [leaf, rest @ ..] = chain else { panic!("a chain has a leaf") };
@@ -77,7 +77,7 @@ fn verdict(verifier: &Arc<dyn ClientCertVerifier>, chain: &[&CertificateDer<'sta
 const REVOKED: Option<Error> = Some(Error::InvalidCertificate(CertificateError::Revoked));
 
 #[test]
-fn whoever_is_in_any_list_of_its_authority_is_refused() {
+fn a_certificate_in_any_list_of_its_authority_is_rejected() {
     let authority = Authority::new();
     let (good, gone) = (authority.issue(7), authority.issue(8));
     let (old, new) = (authority.list(1, &[]), authority.list(2, &[8]));
@@ -100,20 +100,20 @@ fn authorities_of_one_name_have_their_own_lists() {
             assert_eq!(verdict(&verifier, &[&authority.issue(7)]), None);
             assert_eq!(verdict(&verifier, &[&authority.issue(revoked)]), REVOKED);
         }
-        // A list of another key names others.
+        // The list of the other key is ignored.
         assert_eq!(verdict(&verifier, &[&first.issue(9)]), None);
     }
 }
 
 #[test]
-fn a_list_that_no_key_fits_lets_nobody_in() {
+fn a_list_without_a_matching_key_rejects_all() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (good, foreign) = (authority.issue(7), [stranger.list(1, &[]), stranger.list(2, &[])]);
     for lists in [&foreign[..1], &foreign] {
         let lists: Vec<_> = lists.iter().collect();
         assert!(verdict(&verifier(&[&authority], &lists), &[&good]).is_some(), "{} lists", lists.len());
     }
-    // What a third authority has says nothing of it either.
+    // The list of a third authority is ignored, too.
     let third = Authority::with_key(KeyPair::generate().unwrap(), |params| {
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, "another name");
@@ -124,7 +124,7 @@ fn a_list_that_no_key_fits_lets_nobody_in() {
     assert_eq!(verdict(&verifier, &[&third.issue(7)]), None);
 }
 
-/// A client may send certificates that have another fault, to hide that its own is revoked.
+/// A client may send certificates with another fault, to hide that its own is revoked.
 #[test]
 fn other_faults_hide_no_revocation() {
     let authority = Authority::new();

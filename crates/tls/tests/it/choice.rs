@@ -1,4 +1,4 @@
-//! What is agreed on: suite, group, protocol, certificate.
+//! Negotiation of suite, group, protocol and certificate.
 
 use std::sync::Arc;
 
@@ -132,7 +132,7 @@ fn bytes(names: &[&str]) -> Vec<Vec<u8>> {
     names.iter().map(|name| name.as_bytes().to_vec()).collect()
 }
 
-/// A verifier that says it knows no signatures but RSA ones.
+/// A verifier that supports RSA signatures only.
 #[derive(Debug)]
 struct OnlyRsa(Arc<WebPkiServerVerifier>);
 

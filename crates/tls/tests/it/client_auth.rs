@@ -1,8 +1,8 @@
-//! Client certificates: who is let in, and what the others are told.
+//! Client certificates: accepted clients, and the alerts of rejected ones.
 
 use std::sync::Arc;
 
-use offramp_tls::{ClientAuth, HandshakeFault};
+use offramp_tls::{ClientVerification, HandshakeFault};
 use rustls::{AlertDescription, CertificateError, CipherSuite, Error};
 
 use crate::fixtures::{Identity, NAME, Setup, TLS12_ECDSA, TLS13, client, client_with, pki};
@@ -13,14 +13,14 @@ fn both_versions() -> [Vec<CipherSuite>; 2] {
 }
 
 fn required() -> Setup {
-    Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().roots).into()))
+    Setup::with_auth(ClientVerification::Required(Arc::clone(&pki().roots).into()))
 }
 
 fn optional() -> Setup {
-    Setup::with_auth(ClientAuth::Optional(Arc::clone(&pki().roots).into()))
+    Setup::with_auth(ClientVerification::Optional(Arc::clone(&pki().roots).into()))
 }
 
-/// Connects, must be refused, and both ends must name the same alert.
+/// Connects, must be rejected, and both ends must name the same alert.
 fn refused(setup: &Setup, suites: &[CipherSuite], identity: Option<&Identity>) -> (AlertDescription, Error) {
     let config = match identity {
         None => client(suites),

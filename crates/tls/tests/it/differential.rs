@@ -1,5 +1,5 @@
-//! Random operations of both ends, in memory, with a rustls client as the judge: what one end writes the
-//! other reads, in any pieces, through any number of key updates, up to both ends' close_notify.
+//! Random operations of both ends, in memory, with a rustls client as the oracle: data written at one end is
+//! read at the other, in any pieces, through any number of key updates, up to both ends' close_notify.
 //!
 //! A failure prints its seed; `PROPTEST_RNG_SEED=… cargo test -p offramp-tls differential` replays it.
 
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use offramp_certs::Certificate;
 use offramp_record::aead::Library;
-use offramp_record::{Alert, Choice, Event, Span};
-use offramp_tls::{Configs, Session};
+use offramp_record::{Alert, LibraryChoice, PlaintextSpan, RecordEvent};
+use offramp_tls::{Configs, TlsSession};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, RngSeed, TestRunner};
 use rustls::{CipherSuite, ClientConnection, ProtocolVersion};
@@ -17,10 +17,10 @@ use rustls::{CipherSuite, ClientConnection, ProtocolVersion};
 use crate::fixtures::{NAME, Setup, TLS12_ECDSA, TLS12_RSA, TLS13, client, pki};
 use crate::rig::{Client, accept, run};
 
-/// Cases per suite, certificate and library; in all about a thousand.
+/// Cases per suite, certificate and library; about a thousand in all.
 const CASES: u32 = 40;
 
-/// Something that one end does, or the wire.
+/// Operation of one end, or of the wire.
 #[derive(Clone, Debug)]
 enum Act {
     ClientWrites(usize),
@@ -32,7 +32,7 @@ enum Act {
     ServerUpdates,
     ClientCloses,
     ServerCloses,
-    /// What the client has sent arrives in pieces of this size.
+    /// Delivers bytes of the client in pieces of this size.
     Upload(usize),
     Download(usize),
 }
@@ -52,7 +52,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// One direction as the test knows it.
+/// One direction as tracked by the test.
 #[derive(Default)]
 struct Direction {
     wire: Vec<u8>,
@@ -74,12 +74,12 @@ impl Direction {
 
 struct Ends {
     client: ClientConnection,
-    server: Session,
-    /// What has arrived at the server and is not opened.
+    server: TlsSession,
+    /// Bytes received by the server and not opened.
     incoming: Vec<u8>,
     up: Direction,
     down: Direction,
-    /// Key updates that the server has sent, by itself or as an answer.
+    /// Key updates that the server has sent, on its own or as a reply.
     updates: usize,
 }
 
@@ -106,7 +106,7 @@ impl Ends {
             Act::Download(piece) => self.download(piece),
             _ => {}
         }
-        // The client's records are fixed in the order of its acts.
+        // The client's records follow the order of its operations.
         while self.client.wants_write() {
             self.client.write_tls(&mut self.up.wire).unwrap();
         }
@@ -142,7 +142,7 @@ impl Ends {
     }
 
     fn open(&mut self) {
-        let mut spans = [Span::default(); 3];
+        let mut spans = [PlaintextSpan::default(); 3];
         while !self.up.ended {
             let opened = self.server.opener.open(&mut self.incoming, &mut spans);
             for span in &spans[..opened.spans] {
@@ -150,15 +150,15 @@ impl Ends {
             }
             self.incoming.drain(..opened.consumed);
             match opened.event {
-                Event::NeedMore(_) => break,
-                Event::Full => {}
-                Event::KeyUpdate { answer } => {
+                RecordEvent::NeedMore(_) => break,
+                RecordEvent::Full => {}
+                RecordEvent::KeyUpdate { answer } => {
                     self.server.update_receiving().unwrap();
                     if answer && !self.down.closed {
                         self.server_updates();
                     }
                 }
-                Event::CloseNotify => self.up.ended = true,
+                RecordEvent::CloseNotify => self.up.ended = true,
                 other => panic!("{other:?}"),
             }
         }
@@ -179,7 +179,7 @@ impl Ends {
         }
     }
 
-    /// Everything arrives, both ends close, everything is what it should be.
+    /// Delivers everything, closes both ends, and checks the result.
     fn finish(mut self) {
         for act in [
             Act::Upload(4096),
@@ -196,13 +196,13 @@ impl Ends {
             assert!(direction.ended, "the end did not arrive");
         }
         assert!(self.incoming.is_empty());
-        // The limit of rustls lies at 32 in a row.
+        // The limit of rustls is 32 in a row.
         assert!(self.updates < 32, "too many updates for a meaningful test");
     }
 }
 
 /// A handshake; then both ends without their sockets.
-fn establish(configs: &Configs, choice: &Choice, suite: CipherSuite, fragment: Option<usize>) -> Ends {
+fn establish(configs: &Configs, choice: &LibraryChoice, suite: CipherSuite, fragment: Option<usize>) -> Ends {
     let mut config = client(&[suite]);
     config.max_fragment_size = fragment;
     let config = Arc::new(config);
@@ -247,7 +247,7 @@ fn differ(certificate: &Arc<Certificate>, suites: &[CipherSuite]) {
             let fragments = proptest::option::of(prop_oneof![32..100usize, 1000..5000usize, Just(16_389)]);
             let acts = proptest::collection::vec(act(), 0..24);
             let outcome = runner.run(&(acts, fragments), |(acts, fragment)| {
-                let mut ends = establish(&configs, &Choice::always(library), suite, fragment);
+                let mut ends = establish(&configs, &LibraryChoice::always(library), suite, fragment);
                 acts.iter().for_each(|act| ends.act(act));
                 ends.finish();
                 Ok(())
@@ -259,7 +259,7 @@ fn differ(certificate: &Arc<Certificate>, suites: &[CipherSuite]) {
     }
 }
 
-/// The standard library's source of randomness.
+/// Randomness from the standard library.
 fn rand_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::hash::RandomState::new().build_hasher().finish()

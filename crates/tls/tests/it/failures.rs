@@ -1,4 +1,4 @@
-//! Handshakes that fail: each ends with its error and its alert, none hangs, none panics.
+//! Failing handshakes: each ends with its error and its alert, none hangs, none panics.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -6,17 +6,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use offramp_net::Buffer;
-use offramp_tls::{Caller, Configs, Established, HandshakeError, HandshakeFault, HandshakeQueue, handshake};
+use offramp_tls::{
+    Configs, Established, HandshakeError, HandshakeFault, HandshakeQueue, HandshakeRequest, handshake,
+};
 use rustls::{AlertDescription, CipherSuite, ClientConfig};
 
 use crate::fixtures::{NAME, Setup, TLS12_ECDSA, TLS12_RSA, TLS13, client, pki};
 use crate::rig::{CHOICE, Client, Refused, accept, accept_stream, alert, connect, meet, run};
 
-/// Sends `bytes` and nothing more; returns the server's verdict and its answer.
+/// Sends `bytes` and nothing more; returns the server's verdict and its reply.
 pub(crate) fn send(configs: &Configs, bytes: &[u8]) -> (Result<Established, HandshakeError>, Vec<u8>) {
     let server = async |socket| accept(&socket, configs, &CHOICE).await.0;
     run(server, |mut socket: UnixStream| {
-        // The server may be gone before it has all.
+        // The server may be gone before it has read everything.
         let _ = socket.write_all(bytes);
         let _ = socket.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
@@ -37,7 +39,7 @@ pub(crate) fn record(content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_client_hello_is_refused_with_a_plaintext_alert() {
+fn invalid_hellos_are_rejected_with_a_plaintext_alert() {
     let configs = Setup::default().configs();
     let hello = hello(&[]);
     let message = &hello[5..];
@@ -92,7 +94,7 @@ fn an_alert_in_place_of_a_hello_is_not_answered() {
     assert_eq!((error.alert, answer), (None, Vec::new()));
 }
 
-/// It is the end, and not a reason to wait for the deadline.
+/// It ends the handshake, instead of waiting for the deadline.
 #[test]
 fn close_notify_ends_a_handshake_at_once() {
     let configs = Setup::default().configs();
@@ -104,7 +106,7 @@ fn close_notify_ends_a_handshake_at_once() {
                 let mut client = Client::new(&config, NAME, socket.try_clone().unwrap());
                 client.read_answer().unwrap();
             }
-            // In the place of the hello, or of the second flight.
+            // In place of the hello, or of the second flight.
             socket.write_all(&[21, 3, 3, 0, 2, 1, 0]).unwrap();
             // Open until the server has closed.
             let _ = socket.read_to_end(&mut Vec::new());
@@ -117,9 +119,9 @@ fn close_notify_ends_a_handshake_at_once() {
     }
 }
 
-/// A message that is never whole, in records of 8 bytes.
+/// An endless message, in records of 8 bytes.
 #[test]
-fn what_is_too_large_is_told_to_the_client() {
+fn too_large_messages_are_reported_to_the_client() {
     let first = record(&[1, 0, 0xff, 0xff, 3, 3, 0, 0]);
     let bytes = [first, record(&[7; 8]).repeat(8000)].concat();
     let (outcome, answer) = send(&Setup::default().configs(), &bytes);
@@ -223,7 +225,7 @@ fn a_hello_in_records_of_any_size_succeeds() {
                     config,
                     false,
                     &CHOICE,
-                    &Caller::anyone(&HandshakeQueue::default()),
+                    &HandshakeRequest::anyone(&HandshakeQueue::default()),
                 )
                 .await
                 .unwrap();
@@ -240,7 +242,7 @@ fn a_hello_in_records_of_any_size_succeeds() {
 }
 
 #[test]
-fn nothing_in_common_is_told_alike_to_client_and_log() {
+fn client_and_log_agree_on_nothing_in_common() {
     let mut modern = Setup::default();
     modern.policy.tls12 = false;
     let ecdsa = Setup { certificates: vec![Arc::clone(&pki().ecdsa)], ..Setup::default() };
@@ -277,7 +279,7 @@ fn a_flipped_bit_in_the_second_flight_is_refused() {
     }
 }
 
-/// Reads until the client is told off.
+/// Reads until the client receives an alert.
 fn refusal(client: &mut Client) -> AlertDescription {
     loop {
         if let Err(error) = client.read_more() {

@@ -1,17 +1,17 @@
-//! What the client sends right behind its Finished is not lost, however the bytes arrive.
+//! Data that the client sends right behind its Finished is not lost, however the bytes arrive.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use offramp_tls::{ClientAuth, Configs};
+use offramp_tls::{ClientVerification, Configs};
 use rustls::{CipherSuite, ClientConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::fixtures::{NAME, Setup, TLS12_ECDSA, TLS13, client, client_with, pki};
 use crate::rig::{Client, accept_stream, run};
 
-/// Echoes one connection; `send` says how the client's second flight, data included, gets to the server.
+/// Echoes one connection; `send` delivers the client's second flight, including data, to the server.
 fn echo(
     configs: &Configs,
     config: &Arc<ClientConfig>,
@@ -66,7 +66,7 @@ fn in_two_writes_split_at_every_byte() {
         echo(&configs, &config, &data, |flight, socket| {
             assert_eq!(flight.len(), length);
             socket.write_all(&flight[..at]).unwrap();
-            // Gives the server a turn now and then; either order is right.
+            // Yields to the server now and then; either order is right.
             std::thread::yield_now();
             socket.write_all(&flight[at..]).unwrap();
         });
@@ -75,7 +75,7 @@ fn in_two_writes_split_at_every_byte() {
 
 #[test]
 fn byte_by_byte() {
-    let configs = Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().roots).into())).configs();
+    let configs = Setup::with_auth(ClientVerification::Required(Arc::clone(&pki().roots).into())).configs();
     let config = Arc::new(client_with(&TLS13, &pki().client));
     echo(&configs, &config, &pattern(300), |flight, socket| {
         for byte in flight.chunks(1) {
@@ -112,10 +112,10 @@ fn tls12_has_data_behind_the_finished_of_a_resumed_session() {
 }
 
 #[test]
-fn a_client_that_leaves_at_once_is_heard() {
+fn data_of_a_client_that_leaves_at_once_is_read() {
     let configs = Setup::default().configs();
     let config = Arc::new(client(&TLS13));
-    // Whether the tickets still find the client is a matter of luck; what it said counts anyway.
+    // The tickets may or may not reach the client; its data counts anyway.
     for _ in 0..50 {
         let server = async |socket| {
             let (mut stream, _) = accept_stream(socket, &configs).await;

@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use offramp_certs::store::{Entry, Store};
+use offramp_certs::store::{CertificateStore, StoreEntry};
 use offramp_certs::{Certificate, file};
-use offramp_tls::{Ciphers, ClientAuth, Configs, Policy, TicketKeys};
+use offramp_tls::{Ciphers, ClientVerification, Configs, TicketKeys, TlsPolicy};
 use rcgen::{
     BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256,
     SignatureAlgorithm,
@@ -14,9 +14,9 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::{CipherSuite, ClientConfig, NamedGroup, RootCertStore};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-/// The name that ECDSA and RSA certificates are for.
+/// Name of ECDSA and RSA certificates.
 pub(crate) const NAME: &str = "a.example";
-/// The name that only an ECDSA certificate is for.
+/// Name of an ECDSA certificate only.
 pub(crate) const OTHER: &str = "b.example";
 
 pub(crate) const TLS13: [CipherSuite; 3] = [
@@ -47,7 +47,7 @@ impl Identity {
         self.key.clone_key()
     }
 
-    /// As Offramp loads it from files.
+    /// Loads it like certificates from files.
     fn certificate(&self) -> Arc<Certificate> {
         let directory = tempfile::tempdir().unwrap();
         let [cert, key] = ["cert.pem", "key.pem"].map(|name| directory.path().join(name));
@@ -86,11 +86,11 @@ impl Authority {
     }
 }
 
-/// What every test shares; minting RSA keys takes time.
+/// Shared by every test; minting RSA keys takes time.
 pub(crate) struct Pki {
-    /// What clients and servers trust.
+    /// Roots trusted by clients and servers.
     pub(crate) roots: Arc<RootCertStore>,
-    /// A CA that none of the certificates below `client` comes from.
+    /// A CA that issued none of the certificates below `client`.
     pub(crate) strange_roots: Arc<RootCertStore>,
     pub(crate) server: Identity,
     pub(crate) ecdsa: Arc<Certificate>,
@@ -118,22 +118,22 @@ pub(crate) fn pki() -> &'static Pki {
     })
 }
 
-/// What a server is built from.
+/// Configuration of a server.
 #[derive(Clone)]
 pub(crate) struct Setup {
-    pub(crate) policy: Policy,
+    pub(crate) policy: TlsPolicy,
     pub(crate) certificates: Vec<Arc<Certificate>>,
-    /// Whether the certificates serve every name.
+    /// Set if the certificates serve every name.
     pub(crate) default: bool,
     pub(crate) alpn: Vec<Vec<u8>>,
-    pub(crate) auth: ClientAuth,
+    pub(crate) auth: ClientVerification,
     pub(crate) tickets: Arc<TicketKeys>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         Self {
-            policy: Policy {
+            policy: TlsPolicy {
                 tls13: true,
                 tls12: true,
                 ciphers: Ciphers::ALL,
@@ -143,7 +143,7 @@ impl Default for Setup {
             certificates: vec![Arc::clone(&pki().ecdsa), Arc::clone(&pki().rsa)],
             default: true,
             alpn: Vec::new(),
-            auth: ClientAuth::None,
+            auth: ClientVerification::None,
             tickets: Arc::new(TicketKeys::new(Duration::from_secs(3600)).unwrap()),
         }
     }
@@ -156,7 +156,7 @@ impl Setup {
         setup
     }
 
-    pub(crate) fn with_auth(auth: ClientAuth) -> Self {
+    pub(crate) fn with_auth(auth: ClientVerification) -> Self {
         Self { auth, ..Self::default() }
     }
 
@@ -164,14 +164,14 @@ impl Setup {
         let entries = self
             .certificates
             .iter()
-            .map(|certificate| Entry { certificate: Arc::clone(certificate), default: self.default });
-        let store = Arc::new(Store::new(entries, SystemTime::now()));
+            .map(|certificate| StoreEntry { certificate: Arc::clone(certificate), default: self.default });
+        let store = Arc::new(CertificateStore::new(entries, SystemTime::now()));
         Configs::build(&self.policy, &store, &self.alpn, &self.auth, &self.tickets).unwrap()
     }
 }
 
-/// The provider of a client that offers these suites, in this order, and these groups; all that there
-/// are where none is given.
+/// Provider of a client that offers these suites, in this order, and these groups; all supported ones if none
+/// are given.
 pub(crate) fn provider(suites: &[CipherSuite], groups: &[NamedGroup]) -> CryptoProvider {
     let all = aws_lc_rs::default_provider();
     let cipher_suites = suites.iter().map(|name| {
@@ -187,12 +187,12 @@ pub(crate) fn provider(suites: &[CipherSuite], groups: &[NamedGroup]) -> CryptoP
     }
 }
 
-/// A client without a certificate of its own.
+/// A client without a certificate.
 pub(crate) fn client(suites: &[CipherSuite]) -> ClientConfig {
     client_of(provider(suites, &[]), None)
 }
 
-/// A client with a certificate of its own.
+/// A client with a certificate.
 pub(crate) fn client_with(suites: &[CipherSuite], identity: &Identity) -> ClientConfig {
     client_of(provider(suites, &[]), Some(identity))
 }

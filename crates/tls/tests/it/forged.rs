@@ -1,4 +1,4 @@
-//! Second flights of TLS 1.3 that are sealed with the right keys and say something else.
+//! Forged second flights of TLS 1.3, sealed with the right keys.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -15,7 +15,7 @@ use crate::failures::{assert_matches_seen, hello, record, send};
 use crate::fixtures::{NAME, Setup, TLS12_ECDSA, TLS13, client};
 use crate::rig::{CHOICE, Client, accept, alert, run};
 
-/// Remembers the secret of the client's handshake records.
+/// Captures the secret of the client's handshake records.
 #[derive(Debug, Default)]
 struct Secrets(Mutex<Vec<u8>>);
 
@@ -45,10 +45,10 @@ fn expand<const N: usize>(secret: &[u8], label: &str) -> [u8; N] {
     out
 }
 
-/// What a client sends in the place of its second flight: it gets the keys and the true Finished.
+/// Writes the forged second flight, given the keys and the true Finished.
 type Forge = fn(&mut Sealer, &[u8], &mut Vec<u8>);
 
-/// Forges the second flight; returns what the server made of it and the alert that the client saw.
+/// Forges the second flight; returns the server's verdict and the alert received by the client.
 fn forge(
     forge: impl FnOnce(&mut Sealer, &[u8], &mut Vec<u8>) + Send,
 ) -> (Result<Established, HandshakeError>, Option<AlertDescription>) {
@@ -231,7 +231,7 @@ proptest! {
 
     /// Neither panics nor hangs, and the log never names an alert that the client did not get.
     #[test]
-    fn any_second_flight_has_an_end(pieces in proptest::collection::vec(piece(), 0..5)) {
+    fn any_second_flight_terminates(pieces in proptest::collection::vec(piece(), 0..5)) {
         let (outcome, seen) = forge(|sealer, finished, out| {
             pieces.iter().for_each(|piece| write(piece, sealer, finished, out));
         });
@@ -240,9 +240,9 @@ proptest! {
         }
     }
 
-    /// As above for a ClientHello with other bytes here and there, in records of any size.
+    /// The same for a ClientHello with changed bytes, in records of any size.
     #[test]
-    fn any_hello_has_an_end(
+    fn any_hello_terminates(
         tls13 in any::<bool>(),
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
         repeat in 1..3usize,

@@ -1,4 +1,5 @@
-//! The handshake and what follows it, against a real rustls client at the other end of a socket pair.
+//! The handshake and the session that follows, against a real rustls client at the other end of a socket
+//! pair.
 
 mod choice;
 mod client_auth;

@@ -1,4 +1,4 @@
-//! Records that have come together are opened together, and their plaintext is taken in any pieces.
+//! Records that arrive together are opened together, and their plaintext is taken in any pieces.
 
 use std::future::poll_fn;
 use std::io::Write;
@@ -6,17 +6,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use offramp_tls::Stream;
+use offramp_tls::TlsStream;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 use tokio::sync::oneshot;
 
 use crate::fixtures::{NAME, Setup, TLS12_ECDSA, TLS13, client};
 use crate::rig::{Client, accept_stream, run};
 
-/// The lengths of the records, a change of keys in their middle where the version has one.
+/// Lengths of the records, with a key change in the middle if the version supports it.
 const RECORDS: [usize; 5] = [100, 5000, 1, 6000, 300];
 
-/// All records, and the end of the stream behind them.
+/// All records, and the end of the stream.
 fn flight(client: &mut Client, updates: bool) -> Vec<u8> {
     for (number, length) in RECORDS.into_iter().enumerate() {
         if updates && number == 2 {
@@ -32,8 +32,8 @@ fn content() -> Vec<u8> {
     RECORDS.into_iter().enumerate().flat_map(|(number, length)| vec![number as u8; length]).collect()
 }
 
-/// Waits for plaintext, and opens what has come behind it. The lengths of the parts, and all of them.
-async fn opened(stream: &mut Stream, most: usize) -> (Vec<usize>, Vec<u8>) {
+/// Waits for plaintext, and opens the records behind it; returns the lengths of the parts, and the data.
+async fn opened(stream: &mut TlsStream, most: usize) -> (Vec<usize>, Vec<u8>) {
     stream.fill_buf().await.unwrap();
     poll_fn(|cx: &mut Context<'_>| Poll::Ready(stream.open_further(cx, most))).await.unwrap();
     (stream.opened().map(<[u8]>::len).collect(), stream.opened().collect::<Vec<_>>().concat())
@@ -68,7 +68,7 @@ fn records_that_came_together_are_opened_together() {
                 |socket| {
                     let mut client = Client::new(&config, NAME, socket);
                     client.handshake().unwrap();
-                    // What comes with the end of the handshake is read with it.
+                    // Records that arrive with the end of the handshake are read with it.
                     wait_for_accept.blocking_recv().unwrap();
                     let flight = flight(&mut client, updates);
                     client.socket.write_all(&flight).unwrap();

@@ -1,12 +1,14 @@
-//! A client that sends what rustls never would, in well-sealed records.
+//! A client that sends well-sealed records which rustls never would.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use offramp_record::{Alert, ContentType, Event, KeyMaterial, Opener, Sealer, Span, Suite, Version};
-use offramp_tls::Stream;
+use offramp_record::{
+    Alert, ContentType, KeyMaterial, Opener, PlaintextSpan, RecordEvent, Sealer, Suite, Version,
+};
+use offramp_tls::TlsStream;
 use rustls::{CipherSuite, ConnectionTrafficSecrets};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -48,9 +50,9 @@ impl Raw {
     }
 
     /// Everything up to the end of the stream: plaintext, and the event that ended it.
-    fn read_all(mut self) -> (Vec<u8>, Event) {
+    fn read_all(mut self) -> (Vec<u8>, RecordEvent) {
         self.socket.shutdown(Shutdown::Write).unwrap();
-        let (mut wire, mut got, mut spans) = (Vec::new(), Vec::new(), [Span::default(); 8]);
+        let (mut wire, mut got, mut spans) = (Vec::new(), Vec::new(), [PlaintextSpan::default(); 8]);
         self.socket.read_to_end(&mut wire).unwrap();
         loop {
             let opened = self.opener.open(&mut wire, &mut spans);
@@ -58,7 +60,7 @@ impl Raw {
                 got.extend_from_slice(span.of(&wire));
             }
             wire.drain(..opened.consumed);
-            if opened.event != Event::Full {
+            if opened.event != RecordEvent::Full {
                 return (got, opened.event);
             }
         }
@@ -67,7 +69,7 @@ impl Raw {
 
 fn over<S, C: Send>(
     suite: CipherSuite,
-    server: impl AsyncFnOnce(Stream) -> S,
+    server: impl AsyncFnOnce(TlsStream) -> S,
     part: impl FnOnce(Raw) -> C + Send,
 ) -> (S, C) {
     let configs = Setup::with_tickets(0).configs();
@@ -104,17 +106,20 @@ fn a_renegotiation_is_declined_once_then_refused() {
             },
             |mut raw| {
                 raw.send(records);
-                // The warning is an alert record, whose content an opener passes over.
+                // The warning is an alert record, whose content an opener skips.
                 let mut warning = [0; 5 + 8 + 2 + 16];
                 raw.socket.read_exact(&mut warning).unwrap();
                 assert_eq!(warning[..5], [21, 3, 3, 0, 8 + 2 + 16]);
-                assert_eq!(raw.opener.open(&mut warning, &mut [Span::default()]).event, Event::NeedMore(5));
+                assert_eq!(
+                    raw.opener.open(&mut warning, &mut [PlaintextSpan::default()]).event,
+                    RecordEvent::NeedMore(5)
+                );
                 raw.read_all().1
             },
         )
     };
-    assert_eq!(send(&[A, HELLO, B, CLOSE]), ((b"ab".to_vec(), None), Event::CloseNotify));
-    let refused = Event::PeerAlert(Alert::UNEXPECTED_MESSAGE);
+    assert_eq!(send(&[A, HELLO, B, CLOSE]), ((b"ab".to_vec(), None), RecordEvent::CloseNotify));
+    let refused = RecordEvent::PeerAlert(Alert::UNEXPECTED_MESSAGE);
     assert_eq!(send(&[A, HELLO, B, HELLO, A]), ((b"ab".to_vec(), Some(ErrorKind::InvalidData)), refused));
 }
 
@@ -137,12 +142,12 @@ fn a_fatal_alert_ends_both_directions_without_an_answer() {
                 raw.read_all()
             },
         );
-        assert_eq!((got, event), (Vec::new(), Event::NeedMore(5)));
+        assert_eq!((got, event), (Vec::new(), RecordEvent::NeedMore(5)));
     }
 }
 
 #[test]
-fn what_follows_close_notify_is_ignored() {
+fn data_behind_close_notify_is_ignored() {
     for suite in BOTH {
         let ((), (got, event)) = over(
             suite,
@@ -158,12 +163,12 @@ fn what_follows_close_notify_is_ignored() {
                 raw.read_all()
             },
         );
-        assert_eq!((got, event), (b"still heard".to_vec(), Event::CloseNotify));
+        assert_eq!((got, event), (b"still heard".to_vec(), RecordEvent::CloseNotify));
     }
 }
 
 #[test]
-fn records_with_nothing_in_them_are_passed_over() {
+fn empty_records_are_skipped() {
     for suite in BOTH {
         over(
             suite,

@@ -1,11 +1,11 @@
-//! 0-RTT data is never accepted, but clients may come with it: with a ticket from a server that stood
-//! here before. It is skipped, up to the limit of rustls, and the client sends it again.
+//! 0-RTT data is never accepted, but clients may send it with a ticket of another server at the same address.
+//! It is skipped, up to the limit of rustls, and the client sends it again.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use offramp_record::RecordSize;
-use offramp_tls::{Established, HandshakeError, HandshakeFault, Negotiated, Stream};
+use offramp_tls::{Established, HandshakeError, HandshakeFault, Negotiated, TlsStream};
 use rustls::{
     AlertDescription, CipherSuite, ClientConfig, ClientConnection, NamedGroup, ServerConfig, ServerConnection,
 };
@@ -14,12 +14,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::fixtures::{NAME, Setup, TLS13, client_of, pki, provider};
 use crate::rig::{CHOICE, Client, accept, alert, meet, run};
 
-/// What rustls skips: so many bytes of records, without their headers.
+/// Record bytes that rustls skips, without headers.
 const MOST: usize = 16_384;
-/// What protection adds to a record, without its header.
+/// Overhead of protection per record, without its header.
 const OVERHEAD: usize = 1 + 16;
 
-/// A client that holds a ticket for early data, from a plain rustls server with our name.
+/// A client with a ticket for early data from a plain rustls server of the same name.
 fn client_with_stale_ticket(suite: CipherSuite, groups: &[NamedGroup], fragment: usize) -> Arc<ClientConfig> {
     let server = ServerConfig::builder_with_provider(Arc::new(provider(&[suite], groups)))
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -73,7 +73,7 @@ fn attempt(
     let server = async |socket| {
         let (outcome, buffer) = accept(&socket, &configs, &CHOICE).await;
         let Established { session, negotiated, tickets, .. } = outcome?;
-        let mut stream = Stream::new(socket, session, tickets, buffer, RecordSize::Adaptive);
+        let mut stream = TlsStream::new(socket, session, tickets, buffer, RecordSize::Adaptive);
         let mut got = Vec::new();
         stream.read_to_end(&mut got).await.unwrap();
         stream.write_all(&got).await.unwrap();
@@ -94,7 +94,7 @@ fn attempt(
         match sent {
             Ok(()) => {}
             Err(error) if alert(&error).is_some() => return Err(error),
-            // The server has closed; its last words are still there to be read.
+            // The server has closed; its last bytes are still readable.
             Err(_) => loop {
                 client.read_more()?;
             },
@@ -109,7 +109,7 @@ fn pattern(n: usize) -> Vec<u8> {
     (0..n).map(|i| (i * 3 + i / 256) as u8).collect()
 }
 
-/// The most plaintext that is skipped where it comes in records of `fragment` bytes.
+/// Maximum plaintext that is skipped in records of `fragment` bytes.
 fn most(fragment: usize) -> usize {
     let (full, rest) = (MOST / (fragment + OVERHEAD), MOST % (fragment + OVERHEAD));
     full * fragment + rest.saturating_sub(OVERHEAD)

@@ -1,9 +1,9 @@
-//! Tickets: how many, how long they live, and where they are worthless.
+//! Number, lifetime and scope of session tickets.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use offramp_tls::{ClientAuth, TicketKeys};
+use offramp_tls::{ClientVerification, TicketKeys};
 use rustls::{AlertDescription, CipherSuite, ClientConfig, HandshakeKind};
 
 use crate::fixtures::{NAME, OTHER, Setup, TLS12_ECDSA, TLS13, client, client_with, pki};
@@ -92,7 +92,7 @@ fn a_new_configuration_with_the_same_rules_honours_old_tickets() {
 }
 
 #[test]
-fn a_ticket_is_for_the_name_that_it_was_given_for() {
+fn a_ticket_is_bound_to_its_server_name() {
     let setup = Setup { certificates: vec![Arc::clone(&pki().other)], default: false, ..Setup::default() };
     let config = Arc::new(client(&[]));
     assert_full(&connect(&setup, &config, OTHER).unwrap());
@@ -100,14 +100,16 @@ fn a_ticket_is_for_the_name_that_it_was_given_for() {
     connect(&setup, &config, NAME).unwrap_err();
 }
 
-/// What a client with and one without a certificate get at a server that wants one, when they come
-/// with tickets from a server that wants none.
+/// Clients with and without a certificate present tickets of a server that requests none to a server that
+/// does.
 #[test]
 fn a_ticket_is_no_way_around_a_client_certificate() {
     for suites in both_versions() {
         let open = Setup::default();
-        let required = Setup { auth: ClientAuth::Required(Arc::clone(&pki().roots).into()), ..open.clone() };
-        let optional = Setup { auth: ClientAuth::Optional(Arc::clone(&pki().roots).into()), ..open.clone() };
+        let required =
+            Setup { auth: ClientVerification::Required(Arc::clone(&pki().roots).into()), ..open.clone() };
+        let optional =
+            Setup { auth: ClientVerification::Optional(Arc::clone(&pki().roots).into()), ..open.clone() };
 
         for from in [&open, &optional] {
             let without = Arc::new(client(&suites));
@@ -128,7 +130,7 @@ fn a_ticket_is_no_way_around_a_client_certificate() {
 #[test]
 fn a_resumed_session_still_knows_the_client_certificate() {
     for suites in both_versions() {
-        let setup = Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().roots).into()));
+        let setup = Setup::with_auth(ClientVerification::Required(Arc::clone(&pki().roots).into()));
         let config = Arc::new(client_with(&suites, &pki().client));
         assert_full(&meet(&setup, &config));
         let met = meet(&setup, &config);
@@ -138,10 +140,11 @@ fn a_resumed_session_still_knows_the_client_certificate() {
 }
 
 #[test]
-fn a_ticket_dies_with_the_roots_that_it_was_given_under() {
+fn a_ticket_is_bound_to_the_trusted_roots() {
     for suites in both_versions() {
-        let before = Setup::with_auth(ClientAuth::Required(Arc::clone(&pki().strange_roots).into()));
-        let after = Setup { auth: ClientAuth::Required(Arc::clone(&pki().roots).into()), ..before.clone() };
+        let before = Setup::with_auth(ClientVerification::Required(Arc::clone(&pki().strange_roots).into()));
+        let after =
+            Setup { auth: ClientVerification::Required(Arc::clone(&pki().roots).into()), ..before.clone() };
         let config: Arc<ClientConfig> = Arc::new(client_with(&suites, &pki().stranger));
         assert_full(&meet(&before, &config));
         assert_resumed(&meet(&before, &config));

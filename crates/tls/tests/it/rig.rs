@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use offramp_net::{Buffer, Socket};
 use offramp_record::aead::Library;
-use offramp_record::{Choice, RecordSize};
+use offramp_record::{LibraryChoice, RecordSize};
 use offramp_tls::{
-    Caller, Configs, Established, HandshakeError, HandshakeQueue, Negotiated, Stream, handshake,
+    Configs, Established, HandshakeError, HandshakeQueue, HandshakeRequest, Negotiated, TlsStream, handshake,
 };
-use offramp_wire::{Step, client_hello};
+use offramp_wire::{ParseStep, client_hello};
 use rustls::{AlertDescription, ClientConfig, ClientConnection, HandshakeKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::fixtures::{NAME, Setup};
 
-/// Neither end waits longer than this for anything.
+/// Timeout of every operation.
 const LONGEST: Duration = Duration::from_secs(60);
 
-pub(crate) const CHOICE: Choice = Choice::always(Library::Ring);
+pub(crate) const CHOICE: LibraryChoice = LibraryChoice::always(Library::Ring);
 
 /// Runs both ends until each is done; the server's end closes when `server` returns.
 pub(crate) fn run<S, C: Send>(
@@ -45,19 +45,21 @@ pub(crate) fn run<S, C: Send>(
     })
 }
 
-/// What the proxy does with a fresh connection: look at the ClientHello, choose the configuration, do
-/// the handshake on the same buffer.
+/// Handles a new connection like the proxy: peeks at the ClientHello, selects the configuration, and does the
+/// handshake on the same buffer.
 pub(crate) async fn accept(
     socket: &Socket,
     configs: &Configs,
-    choice: &Choice,
+    choice: &LibraryChoice,
 ) -> (Result<Established, HandshakeError>, Buffer) {
     let mut buffer = Buffer::with_capacity(4096);
     let (suites, early) = loop {
         match client_hello::peek(buffer.filled()) {
-            Step::Done { value, .. } => break (value.suites().collect::<Vec<_>>(), value.has_early_data()),
-            Step::Need(_) => {}
-            Step::Reject(_) => break (Vec::new(), false),
+            ParseStep::Done { value, .. } => {
+                break (value.suites().collect::<Vec<_>>(), value.has_early_data());
+            }
+            ParseStep::Need(_) => {}
+            ParseStep::Reject(_) => break (Vec::new(), false),
         }
         if buffer.read_from(socket, 4096).await.unwrap_or(0) == 0 {
             break (Vec::new(), false);
@@ -65,14 +67,14 @@ pub(crate) async fn accept(
     };
     let config = Arc::clone(configs.for_client(&suites));
     let queue = HandshakeQueue::default();
-    (handshake(socket, &mut buffer, config, early, choice, &Caller::anyone(&queue)).await, buffer)
+    (handshake(socket, &mut buffer, config, early, choice, &HandshakeRequest::anyone(&queue)).await, buffer)
 }
 
-/// [`accept`] that must succeed, as a [`Stream`].
-pub(crate) async fn accept_stream(socket: Socket, configs: &Configs) -> (Stream, Negotiated) {
+/// [`accept`] that must succeed, as a [`TlsStream`].
+pub(crate) async fn accept_stream(socket: Socket, configs: &Configs) -> (TlsStream, Negotiated) {
     let (outcome, buffer) = accept(&socket, configs, &CHOICE).await;
     let Established { session, negotiated, tickets, .. } = outcome.unwrap();
-    (Stream::new(socket, session, tickets, buffer, RecordSize::Adaptive), negotiated)
+    (TlsStream::new(socket, session, tickets, buffer, RecordSize::Adaptive), negotiated)
 }
 
 /// A TLS client over its blocking socket.
@@ -99,7 +101,7 @@ impl Client {
         self.socket.write_all(&flight)
     }
 
-    /// The handshake, then everything up to the server's close_notify; then closes too.
+    /// The handshake, then everything up to the server's close_notify; then closes, too.
     pub(crate) fn converse(&mut self) -> io::Result<Vec<u8>> {
         self.handshake()?;
         let mut got = Vec::new();
@@ -113,7 +115,7 @@ impl Client {
         let _ = self.stream().flush();
     }
 
-    /// What the client wants to send now.
+    /// Bytes that the client wants to send.
     pub(crate) fn flight(&mut self) -> Vec<u8> {
         let mut flight = Vec::new();
         while self.tls.wants_write() {
@@ -122,7 +124,7 @@ impl Client {
         flight
     }
 
-    /// Sends the ClientHello and reads the server's answer, up to where the next flight is ready.
+    /// Sends the ClientHello and reads the server's reply, until the next flight is ready.
     pub(crate) fn read_answer(&mut self) -> io::Result<()> {
         let hello = self.flight();
         self.socket.write_all(&hello)?;
@@ -143,7 +145,7 @@ impl Client {
     }
 }
 
-/// The alert that a client's error says it received.
+/// The alert in a client's error.
 pub(crate) fn alert(error: &io::Error) -> Option<AlertDescription> {
     match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::AlertReceived(alert) => Some(*alert),
@@ -151,7 +153,7 @@ pub(crate) fn alert(error: &io::Error) -> Option<AlertDescription> {
     }
 }
 
-/// A connection that came about, as each end saw it.
+/// A successful connection, as seen by each end.
 #[derive(Debug)]
 pub(crate) struct Met {
     pub(crate) server: Negotiated,
@@ -162,20 +164,20 @@ pub(crate) struct Met {
     pub(crate) leaf: Vec<u8>,
 }
 
-/// A connection that did not, as each end saw it.
+/// A failed connection, as seen by each end.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) server: HandshakeError,
     pub(crate) client: io::Error,
 }
 
-/// Connects; after the handshake the server says `hi` and closes, then the client closes.
+/// Connects; after the handshake the server sends `hi` and closes, then the client closes.
 pub(crate) fn connect(setup: &Setup, config: &Arc<ClientConfig>, name: &str) -> Result<Met, Box<Refused>> {
     let configs = setup.configs();
     let server = async |socket| {
         let (outcome, buffer) = accept(&socket, &configs, &CHOICE).await;
         let Established { session, negotiated, tickets, .. } = outcome?;
-        let mut stream = Stream::new(socket, session, tickets, buffer, RecordSize::Adaptive);
+        let mut stream = TlsStream::new(socket, session, tickets, buffer, RecordSize::Adaptive);
         stream.write_all(b"hi").await.unwrap();
         stream.shutdown().await.unwrap();
         assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
@@ -201,7 +203,7 @@ pub(crate) fn connect(setup: &Setup, config: &Arc<ClientConfig>, name: &str) -> 
     }
 }
 
-/// [`connect`] with the usual name, where it must succeed.
+/// [`connect`] with the usual name, which must succeed.
 pub(crate) fn meet(setup: &Setup, config: &Arc<ClientConfig>) -> Met {
     connect(setup, config, NAME).unwrap()
 }

@@ -1,4 +1,4 @@
-//! [`Stream`] as `AsyncRead` and `AsyncWrite`.
+//! [`TlsStream`] as `AsyncRead` and `AsyncWrite`.
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice, Read, Write};
@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 
 use aws_lc_rs::digest::{Context as Sha, SHA256};
-use offramp_tls::Stream;
+use offramp_tls::TlsStream;
 use rustls::{AlertDescription, CipherSuite};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
@@ -18,7 +18,7 @@ use crate::rig::{Client, accept_stream, alert, run};
 /// A handshake with default settings, then each end's part.
 fn over<S, C: Send>(
     suite: CipherSuite,
-    server: impl AsyncFnOnce(Stream) -> S,
+    server: impl AsyncFnOnce(TlsStream) -> S,
     part: impl FnOnce(Client) -> C + Send,
 ) -> (S, C) {
     let (configs, config) = (Setup::with_tickets(0).configs(), Arc::new(client(&[suite])));
@@ -68,9 +68,9 @@ fn a_copy_is_an_echo() {
     }
 }
 
-/// Batches of all sizes, alone and between ordinary writes, to a client that is slower than they come.
+/// Batches of all sizes, alone and between ordinary writes, to a slower client.
 #[test]
-fn batches_are_sealed_where_their_plaintext_was_put() {
+fn batches_are_sealed_in_place() {
     for suite in BOTH {
         let data = pattern(3_000_000);
         let ((), got) = over(
@@ -234,7 +234,7 @@ fn a_vectored_write_takes_its_parts_in_order() {
 }
 
 #[test]
-fn what_is_flushed_arrives() {
+fn flushed_data_arrives() {
     over(
         TLS13[0],
         async |mut stream| {
@@ -334,7 +334,7 @@ fn an_end_without_close_notify_is_an_error() {
 }
 
 #[test]
-fn a_damaged_record_is_told_to_the_client() {
+fn a_damaged_record_is_reported_to_the_client() {
     for suite in BOTH {
         let ((), error) = over(
             suite,
@@ -375,7 +375,7 @@ fn a_key_update_is_answered_while_only_reading() {
     );
 }
 
-/// Reads plaintext, not looked at, until a record of the length of a KeyUpdate came.
+/// Reads plaintext until a record of the length of a KeyUpdate arrives.
 fn read_key_update(client: &mut Client) {
     let mut wire = Vec::new();
     let mut at = 0;
@@ -394,8 +394,8 @@ fn read_key_update(client: &mut Client) {
     }
 }
 
-/// Writes until the socket takes no more; returns how much was taken.
-fn fill(stream: &mut Stream) -> usize {
+/// Writes until the socket accepts no more; returns the number of bytes.
+fn fill(stream: &mut TlsStream) -> usize {
     let mut context = Context::from_waker(Waker::noop());
     let mut taken = 0;
     while let Poll::Ready(n) = Pin::new(&mut *stream).poll_write(&mut context, &pattern(50_000)) {
@@ -411,7 +411,7 @@ fn send_key_update(client: &mut Client) {
 }
 
 #[test]
-fn an_answer_that_had_to_wait_is_sent_by_the_reader() {
+fn a_delayed_reply_is_sent_by_the_reader() {
     let (updated, wait_for_update) = tokio::sync::oneshot::channel();
     let (drain, wait_for_drain) = mpsc::channel();
     over(
@@ -420,7 +420,7 @@ fn an_answer_that_had_to_wait_is_sent_by_the_reader() {
             fill(&mut stream);
             wait_for_update.await.unwrap();
             let (mut context, mut byte) = (Context::from_waker(Waker::noop()), [0]);
-            // Answers the update, which the socket does not take.
+            // Answers the update, which the socket does not accept.
             let read = Pin::new(&mut stream).poll_read(&mut context, &mut ReadBuf::new(&mut byte));
             assert!(read.is_pending());
             drain.send(()).unwrap();
@@ -437,7 +437,7 @@ fn an_answer_that_had_to_wait_is_sent_by_the_reader() {
 }
 
 #[test]
-fn an_answer_of_the_reader_does_not_make_the_writer_wait_for_ever() {
+fn a_reply_of_the_reader_does_not_block_the_writer() {
     let (updated, wait_for_update) = tokio::sync::oneshot::channel();
     let (drain, wait_for_drain) = mpsc::channel();
     over(
@@ -470,7 +470,7 @@ fn an_answer_of_the_reader_does_not_make_the_writer_wait_for_ever() {
 }
 
 #[test]
-fn what_arrived_can_be_read_though_an_answer_cannot_be_sent() {
+fn received_data_is_readable_after_a_failed_reply() {
     let (gone, wait_until_gone) = tokio::sync::oneshot::channel();
     over(
         TLS13[0],
@@ -479,7 +479,7 @@ fn what_arrived_can_be_read_though_an_answer_cannot_be_sent() {
             let mut got = Vec::new();
             stream.read_to_end(&mut got).await.unwrap();
             assert_eq!(got, b"before and after");
-            // The writer learns of it, even where it has nothing more to write.
+            // The writer gets the error, even if it has nothing more to write.
             assert_eq!(stream.flush().await.unwrap_err().kind(), ErrorKind::BrokenPipe);
             assert_eq!(stream.write(b"x").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
             assert_eq!(stream.shutdown().await.unwrap_err().kind(), ErrorKind::BrokenPipe);
@@ -495,11 +495,11 @@ fn what_arrived_can_be_read_though_an_answer_cannot_be_sent() {
     );
 }
 
-/// Records that carry next to nothing never make the reader wait for its socket: it lets others go first after some of
-/// them, and each key update costs as much as many records.
+/// Nearly empty records never make the reader wait for its socket, so it yields after some of them; each key
+/// update counts as many records.
 #[test]
-fn small_records_do_not_keep_a_reader_from_letting_others_go_first() {
-    // How many there are, and the most of them before others go first.
+fn small_records_do_not_keep_a_reader_from_yielding() {
+    // Number of records, and the maximum between two yields.
     for (what, count, most, updates) in
         [("records of a byte", 6000, 2500, false), ("key updates", 600, 100, true)]
     {
@@ -533,7 +533,7 @@ fn small_records_do_not_keep_a_reader_from_letting_others_go_first() {
                     client.tls.writer().write_all(b"x").unwrap();
                     flight.append(&mut client.flight());
                 }
-                // The socket takes all of it.
+                // The socket accepts all of it.
                 client.socket.write_all(&flight).unwrap();
                 sent.send(()).unwrap();
                 let mut answers = Vec::new();

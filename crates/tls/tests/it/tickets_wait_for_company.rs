@@ -1,4 +1,4 @@
-//! Session tickets leave with the first record that follows, or alone after a moment.
+//! Session tickets are sent with the first record that follows, or alone after a moment.
 
 use std::future::poll_fn;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use offramp_net::Socket;
 use offramp_record::RecordSize;
-use offramp_tls::{Sending, Stream};
+use offramp_tls::{Sending, TlsStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::fixtures::{NAME, Setup, TLS12_ECDSA, TLS13, client};
@@ -18,15 +18,15 @@ use crate::rig::{Client, accept_stream, run};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a server says first.
-type Speech = for<'s> fn(&'s mut Stream) -> Pin<Box<dyn Future<Output = io::Result<()>> + 's>>;
+/// First output of a server.
+type Speech = for<'s> fn(&'s mut TlsStream) -> Pin<Box<dyn Future<Output = io::Result<()>> + 's>>;
 
-fn write(stream: &mut Stream) -> Pin<Box<dyn Future<Output = io::Result<()>> + '_>> {
+fn write(stream: &mut TlsStream) -> Pin<Box<dyn Future<Output = io::Result<()>> + '_>> {
     Box::pin(stream.write_all(b"hello"))
 }
 
-/// As bodies are sent, sealed where they lie.
-fn batch(stream: &mut Stream) -> Pin<Box<dyn Future<Output = io::Result<()>> + '_>> {
+/// Writes like a body, sealed in place.
+fn batch(stream: &mut TlsStream) -> Pin<Box<dyn Future<Output = io::Result<()>> + '_>> {
     Box::pin(async move {
         let mut block = vec![0; 1024];
         let layout = poll_fn(|cx| stream.poll_lay_out(cx, 1024, 5)).await?;
@@ -36,7 +36,7 @@ fn batch(stream: &mut Stream) -> Pin<Box<dyn Future<Output = io::Result<()>> + '
 }
 
 #[test]
-fn nothing_leaves_until_the_server_speaks_and_then_all_of_it() {
+fn tickets_are_sent_with_the_first_record() {
     let configs = Setup::with_tickets(2).configs();
     let config = Arc::new(client(&TLS13));
     for speak in [write as Speech, batch as Speech] {
@@ -47,7 +47,7 @@ fn nothing_leaves_until_the_server_speaks_and_then_all_of_it() {
             speaks.recv_timeout(PATIENCE).unwrap();
             speak(&mut stream).await.unwrap();
             shaken.send(()).unwrap();
-            // A buffer is empty when its only call has taken it.
+            // A buffer is empty when its only call has accepted it.
             assert_eq!(stream.waiting(), 0);
             assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
         };
@@ -73,7 +73,7 @@ fn nothing_leaves_until_the_server_speaks_and_then_all_of_it() {
 }
 
 #[test]
-fn where_both_ends_are_silent_they_leave_alone() {
+fn silent_ends_get_tickets_alone() {
     let configs = Setup::with_tickets(2).configs();
     let config = Arc::new(client(&TLS13));
     let server = async |socket| {
@@ -91,7 +91,7 @@ fn where_both_ends_are_silent_they_leave_alone() {
 }
 
 #[test]
-fn the_end_of_a_tls12_handshake_waits_for_nothing() {
+fn the_end_of_a_tls12_handshake_does_not_wait() {
     // The client waits for the server's Finished, which comes behind the ticket.
     let configs = Setup::with_tickets(1).configs();
     let config = Arc::new(client(&TLS12_ECDSA));
@@ -121,11 +121,11 @@ fn moment() -> tokio::time::Sleep {
 }
 
 #[tokio::test]
-async fn a_server_that_is_slow_to_reach_does_not_keep_them() {
+async fn a_slow_connect_does_not_delay_tickets() {
     let (socket, mut far) = pair();
     let mut sending = Sending::new(RecordSize::Adaptive, b"tickets".to_vec());
     assert_eq!(sending.waiting(), 0);
-    // Reaching it takes as long as they take to arrive.
+    // Connecting takes as long as the tickets take to arrive.
     let reach = async {
         let mut got = [0; 16];
         loop {
@@ -142,7 +142,7 @@ async fn a_server_that_is_slow_to_reach_does_not_keep_them() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_reached_at_once_has_them_wait_for_its_response() {
+async fn after_a_fast_connect_tickets_wait_for_the_response() {
     let (socket, mut far) = pair();
     let mut sending = Sending::new(RecordSize::Adaptive, b"tickets".to_vec());
     let (done, refused) = sending.beside(&socket, async { 7 }).await;
@@ -152,7 +152,7 @@ async fn a_server_that_is_reached_at_once_has_them_wait_for_its_response() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_left_before_is_noted() {
+async fn a_client_that_has_left_is_reported() {
     let (socket, far) = pair();
     drop(far);
     let mut sending = Sending::new(RecordSize::Adaptive, b"tickets".to_vec());

@@ -1,45 +1,45 @@
-//! Active checks: how servers are probed, and what a row of probes means.
+//! Active checks: their configuration, and the state machine over results.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// How the servers of a backend are probed.
+/// Configuration of the probes of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// What a probe is.
+pub struct ProbeSettings {
+    /// Type of the probes.
     pub kind: CheckKind,
-    /// From the end of one probe to the next, spread by a tenth either way.
+    /// Time from the end of one probe to the next, spread by a tenth either way.
     pub interval: Duration,
-    /// How long one probe may take.
+    /// Timeout of one probe.
     pub timeout: Duration,
-    /// So many good probes in a row bring a server up; at least 1.
+    /// Consecutive good probes that mark a server as up; at least 1.
     pub rise: u32,
-    /// So many bad ones in a row bring it down; at least 1.
+    /// Consecutive bad probes that mark a server as down; at least 1.
     pub fall: u32,
-    /// What comes before everything else: a PROXY header, where the servers demand one. Mostly empty.
+    /// Bytes before everything else: a PROXY header, if the servers require one. Usually empty.
     pub prologue: Box<[u8]>,
 }
 
-/// What a probe is.
+/// Type of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckKind {
     /// A connection that is made and closed.
     Tcp,
-    /// A GET that is answered with one of these statuses.
+    /// A GET with one of these statuses in response.
     Http {
-        /// The target of the request, with its leading slash.
+        /// Target of the request, with its leading slash.
         path: Box<str>,
-        /// The `Host`.
+        /// Value of `Host` in the request.
         host: Box<str>,
-        /// The statuses that are good; any of these ranges will do.
+        /// Ranges of good statuses.
         status: Box<[RangeInclusive<u16>]>,
     },
 }
 
-impl Default for Check {
-    /// A connect every 5 seconds, as the configuration has it.
+impl Default for ProbeSettings {
+    /// A connect every 5 seconds, the default of the configuration.
     fn default() -> Self {
-        Check {
+        ProbeSettings {
             kind: CheckKind::Tcp,
             interval: Duration::from_secs(5),
             timeout: Duration::from_secs(2),
@@ -50,21 +50,21 @@ impl Default for Check {
     }
 }
 
-/// What the probes of one server have shown. A server is up until probes say otherwise, so that a
-/// start does not begin with an outage.
+/// State of one server by its probes. A server is up until probes say otherwise, so that a start does not
+/// begin with an outage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probed {
     down: bool,
-    /// Probes in a row that speak against the present state.
+    /// Consecutive probes that contradict the current state.
     against: u32,
 }
 
-/// A server's state has changed.
+/// A change of a server's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It is asked again from now on.
+pub enum HealthChange {
+    /// The server gets requests from now on.
     Up,
-    /// It is not asked any more.
+    /// The server gets no requests any more.
     Down,
 }
 
@@ -77,14 +77,14 @@ impl Probed {
         self.against
     }
 
-    /// Whether the server is down.
+    /// Returns true if the server is down.
     #[must_use]
     pub fn is_down(&self) -> bool {
         self.down
     }
 
-    /// Takes note of a probe.
-    pub fn note(&mut self, good: bool, check: &Check) -> Option<Change> {
+    /// Records the result of a probe; returns a change of the state.
+    pub fn note(&mut self, good: bool, check: &ProbeSettings) -> Option<HealthChange> {
         if good != self.down {
             self.against = 0;
             return None;
@@ -95,7 +95,7 @@ impl Probed {
             return None;
         }
         *self = Probed { down: !self.down, against: 0 };
-        Some(if self.down { Change::Down } else { Change::Up })
+        Some(if self.down { HealthChange::Down } else { HealthChange::Up })
     }
 }
 
@@ -106,22 +106,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_strikes_and_two_good_ones() {
-        let check = Check::default();
+    fn fall_and_rise_are_counted() {
+        let check = ProbeSettings::default();
         let mut probed = Probed::default();
         let mut changes = Vec::new();
         for (at, good) in "--+---+-++---".chars().map(|sign| sign == '+').enumerate() {
             changes.extend(probed.note(good, &check).map(|change| (at, change)));
         }
-        assert_eq!(changes, [(5, Change::Down), (9, Change::Up), (12, Change::Down)]);
+        assert_eq!(changes, [(5, HealthChange::Down), (9, HealthChange::Up), (12, HealthChange::Down)]);
         assert!(probed.is_down());
     }
 
     proptest! {
-        /// The state changes exactly where the last `rise` or `fall` probes agree against it.
+        /// The state changes exactly when the last `rise` or `fall` probes contradict it.
         #[test]
         fn rows_decide(probes in prop::collection::vec(any::<bool>(), 0..80), rise in 1u32..5, fall in 1u32..5) {
-            let check = Check { rise, fall, ..Check::default() };
+            let check = ProbeSettings { rise, fall, ..ProbeSettings::default() };
             let mut probed = Probed::default();
             let mut since = 0;
             for at in 0..probes.len() {

@@ -1,15 +1,15 @@
-//! Passive ejection: a server that fails request after request is left alone for a while.
+//! Passive ejection: a server gets no requests for a while after repeated failures.
 
 use std::time::Duration;
 
-/// When a server is left alone, and for how long.
+/// Configuration of passive ejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ejection {
-    /// So many failures in a row eject; at least 1.
+    /// Consecutive failures that eject a server; at least 1.
     pub failures: u32,
-    /// How long the first ejection lasts. Each that follows soon doubles it.
+    /// Duration of the first ejection. Each that follows soon doubles it.
     pub time: Duration,
-    /// The longest ejection.
+    /// Maximum duration of an ejection.
     pub limit: Duration,
 }
 
@@ -19,27 +19,27 @@ impl Default for Ejection {
     }
 }
 
-/// What is remembered of a server's failures.
+/// Record of a server's failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct FailureRecord {
     in_a_row: u32,
-    /// How long the latest ejection lasted, and its end; milliseconds.
+    /// Duration and end of the latest ejection, in milliseconds.
     latest: Option<(u64, u64)>,
 }
 
-impl Record {
+impl FailureRecord {
     pub(super) const fn of(in_a_row: u32, latest: Option<(u64, u64)>) -> Self {
-        Record { in_a_row, latest }
+        FailureRecord { in_a_row, latest }
     }
 
     pub(super) const fn parts(&self) -> (u32, Option<(u64, u64)>) {
         (self.in_a_row, self.latest)
     }
 
-    /// Takes note of a failure at `now`; the end of the ejection that it begins, if it begins one.
-    /// `spared`: no other server of the backend is left, so that nothing would be won.
+    /// Records a failure at `now`; returns the end of the ejection that it causes, if any. `spared` is set if
+    /// no other server of the backend is available: an ejection would not help.
     ///
-    /// Failures during an ejection come from requests that were under way: they count for nothing.
+    /// Failures during an ejection belong to requests under way and are not counted.
     pub fn failed(&mut self, terms: &Ejection, now: u64, spared: bool) -> Option<u64> {
         if self.latest.is_some_and(|(_, end)| now < end) {
             return None;
@@ -50,18 +50,18 @@ impl Record {
         }
         let limit = millis(terms.limit);
         let length = match self.latest {
-            // As long again in peace as it was ejected: that trouble is over.
+            // An equally long time without failures resets the duration.
             Some((length, end)) if now < end.saturating_add(length.max(millis(terms.time))) => {
                 length.saturating_mul(2)
             }
             _ => millis(terms.time),
         };
         let length = length.min(limit).max(1);
-        *self = Record { in_a_row: 0, latest: Some((length, now.saturating_add(length))) };
+        *self = FailureRecord { in_a_row: 0, latest: Some((length, now.saturating_add(length))) };
         self.latest.map(|(_, end)| end)
     }
 
-    /// Takes note of a request that went well.
+    /// Records a successful request.
     pub fn succeeded(&mut self) {
         self.in_a_row = 0;
     }
@@ -81,13 +81,13 @@ mod tests {
         Ejection { failures: 3, time: Duration::from_secs(10), limit: Duration::from_secs(60) }
     }
 
-    fn fail(record: &mut Record, times: u32, now: u64) -> Option<u64> {
+    fn fail(record: &mut FailureRecord, times: u32, now: u64) -> Option<u64> {
         (0..times).filter_map(|_| record.failed(&terms(), now, false)).last()
     }
 
     #[test]
     fn ejections_double_up_to_their_limit() {
-        let mut record = Record::default();
+        let mut record = FailureRecord::default();
         let mut now = 1000;
         for seconds in [10, 20, 40, 60, 60] {
             assert_eq!(fail(&mut record, 2, now), None);
@@ -97,14 +97,14 @@ mod tests {
             assert_eq!(fail(&mut record, 9, end - 1), None);
             now = end;
         }
-        // After long peace, it begins anew.
+        // After a long time without failures, the first duration applies again.
         now += 60_000;
         assert_eq!(fail(&mut record, 3, now), Some(now + 10_000));
     }
 
     #[test]
     fn a_success_breaks_the_row() {
-        let mut record = Record::default();
+        let mut record = FailureRecord::default();
         for _ in 0..9 {
             assert_eq!(fail(&mut record, 2, 0), None);
             record.succeeded();
@@ -113,16 +113,17 @@ mod tests {
 
     #[test]
     fn the_last_one_is_spared_until_it_is_not_the_last() {
-        let mut record = Record::default();
+        let mut record = FailureRecord::default();
         assert!((0..9).all(|_| record.failed(&terms(), 5, true).is_none()));
         assert_eq!(record.failed(&terms(), 6, false), Some(10_006));
     }
 
     proptest! {
-        /// Under any course of events an ejection is within its bounds, and begins only with a full row.
+        /// After any sequence of events an ejection is within its bounds, and begins only after enough
+        /// consecutive failures.
         #[test]
         fn bounds_hold(steps in prop::collection::vec((0u64..30_000, 0u8..4), 0..200)) {
-            let (mut record, mut now, mut row, mut end) = (Record::default(), 0, 0, 0);
+            let (mut record, mut now, mut row, mut end) = (FailureRecord::default(), 0, 0, 0);
             for (later, what) in steps {
                 now += later;
                 if what == 0 { record.succeeded(); row = 0; continue; }

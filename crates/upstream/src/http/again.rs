@@ -1,55 +1,56 @@
-//! Sending a request of HTTP/2 once more: what has to be kept for it, and when it may be done.
+//! Retries of HTTP/2 requests: the state kept for them, and the conditions.
 //!
-//! A request that the server refused unseen may be sent again whatever its method (RFC 9113 §8.7): one whose stream
-//! was reset with REFUSED_STREAM, or is above the last one of a GOAWAY. For that what was sent of its body is kept, up
-//! to [`KEPT`](super::outgoing::KEPT) and, of all requests of a worker, [`ALL_KEPT`](super::outgoing::ALL_KEPT), until
-//! the response begins. Where the connection broke without a word, only an idempotent request on a connection that has
-//! carried others is sent again, and only while nothing of its body was used. With HTTP/1 the connection itself keeps
-//! what it wrote; see `Outbound`.
+//! A request that the server refused unseen may be sent again whatever its method (RFC 9113 §8.7): its stream
+//! was reset with REFUSED_STREAM, or is above the last one of a GOAWAY. For that, the sent part of its body
+//! is kept until the response begins, up to [`KEPT`](super::outgoing::KEPT) bytes and, over all requests of a
+//! worker, [`ALL_KEPT`](super::outgoing::ALL_KEPT). If the connection broke without a word, only an
+//! idempotent request on a connection that has carried others is sent again, and only while nothing of its
+//! body was used. With HTTP/1 the connection itself keeps what it wrote; see `Outbound`.
 
 use std::rc::Rc;
 
 use http::Method;
 use offramp_http::semantics::is_idempotent;
 
-use super::h2::{Broken, Http2Stream};
+use super::h2::{ExchangeError, Http2Stream};
 use super::line::RequestBody;
-use super::outgoing::{Kept, KeptBytes, Outgoing};
-use crate::fault::Fault;
+use super::outgoing::{KeptBytes, Outgoing, ReplayableBody};
+use crate::fault::UpstreamFault;
 
-/// What is kept of a request that may have to be sent once more.
+/// State kept of a request that may have to be sent again.
 ///
-/// The head is not among it: it stays where it came from, and is made once more.
+/// The head is not part of it: the caller has it, and it is encoded again.
 pub(super) struct Copy<B> {
-    /// None where there is none.
-    body: Option<Rc<Kept<B>>>,
-    /// Whether it may be sent again although the server may have seen it: it is idempotent, and on a connection of the
-    /// pool, which the server may have closed before.
+    /// The body, if there is one.
+    body: Option<Rc<ReplayableBody<B>>>,
+    /// Set if the request may be repeated although the server may have seen it: it is idempotent, and on a
+    /// pooled connection that the server may have closed before.
     repeatable: bool,
 }
 
-/// The body of a request that is back, and may be sent to whomever.
+/// A request body that was returned and may be sent to any server.
 pub(super) struct Back<B> {
-    body: Option<Rc<Kept<B>>>,
+    body: Option<Rc<ReplayableBody<B>>>,
 }
 
-/// What a failed exchange comes to.
-pub(super) enum Verdict<B> {
+/// Verdict on a failed exchange.
+pub(super) enum RetryVerdict<B> {
     /// The request must not be sent again.
-    Over(Fault),
-    /// The connection was closed, and the request is back.
-    Stale(Fault, Back<B>),
-    /// The server has done nothing with the request, and says so; it is back.
-    Refused(Fault, Back<B>),
+    Over(UpstreamFault),
+    /// The connection was closed, and the request was returned.
+    Stale(UpstreamFault, Back<B>),
+    /// The server has refused the request unprocessed; it was returned.
+    Refused(UpstreamFault, Back<B>),
 }
 
-/// Keeps what it takes to send a body once more.
+/// Keeps a body for repeated sending.
 pub(super) fn keep<B: RequestBody>(body: B, all: &Rc<KeptBytes>) -> Back<B> {
-    Back { body: (!body.is_end_stream()).then(|| Kept::new(body, all)) }
+    Back { body: (!body.is_end_stream()).then(|| ReplayableBody::new(body, all)) }
 }
 
 impl<B: RequestBody> Back<B> {
-    /// Makes the body ready for a request with `method`. `pooled`: the server may have closed the connection.
+    /// Prepares the body for a request with `method`. `pooled` is set if the server may have closed the
+    /// connection.
     pub(super) fn pack(self, method: &Method, pooled: bool) -> (Outgoing<B>, Copy<B>) {
         let Self { body } = self;
         let outgoing = match &body {
@@ -61,49 +62,54 @@ impl<B: RequestBody> Back<B> {
 }
 
 impl<B: RequestBody> Copy<B> {
-    /// The response begins: it is not sent again.
+    /// Releases the copy: the response begins.
     pub(super) fn settle(self) {
         if let Some(body) = &self.body {
             body.forget();
         }
     }
 
-    /// The request as it was, where all of it is still there.
+    /// The whole request, if all of it is still kept.
     fn whole(self) -> Option<Back<B>> {
         let whole = self.body.as_ref().is_none_or(|body| body.is_whole());
         whole.then_some(Back { body: self.body })
     }
 
-    /// The same, where nothing of its body was used besides.
+    /// The whole request, if nothing of its body was used.
     fn untouched(self) -> Option<Back<B>> {
         let untouched = self.body.as_ref().is_none_or(|body| !body.is_touched());
         untouched.then_some(Back { body: self.body })
     }
 }
 
-/// What a failed exchange comes to, and the request where it may be sent once more.
-pub(super) fn judge<B: RequestBody>(broken: Broken, copy: Copy<B>, stream: &Http2Stream) -> Verdict<B> {
+/// Decides on a failed exchange, and returns the request if it may be sent again.
+pub(super) fn judge<B: RequestBody>(
+    broken: ExchangeError,
+    copy: Copy<B>,
+    stream: &Http2Stream,
+) -> RetryVerdict<B> {
     let (cause, sent) = match broken {
-        Broken::Late => {
-            // Who does not answer one request may answer none.
+        ExchangeError::Late => {
+            // A server that does not answer one request may answer none.
             stream.retire();
-            return Verdict::Over(Fault::ResponseTimeout);
+            return RetryVerdict::Over(UpstreamFault::ResponseTimeout);
         }
-        Broken::Request(error) => return Verdict::Over(Fault::RequestBody(error)),
+        ExchangeError::Request(error) => return RetryVerdict::Over(UpstreamFault::RequestBody(error)),
         // Nothing was sent: any request may be sent again.
-        Broken::Unsent(cause) => (cause, false),
-        Broken::Sent(cause) => (cause, true),
+        ExchangeError::Unsent(cause) => (cause, false),
+        ExchangeError::Sent(cause) => (cause, true),
     };
     if sent && cause.refuses() {
-        // Who refuses what there should be room for may be going; who says GOAWAY is closed to others anyway.
+        // A server that refuses a stream within its limit may be shutting down; one that sends GOAWAY is
+        // closed to others anyway.
         return match copy.whole() {
             Some(back) => {
                 if !stream.was_too_many() {
                     stream.retire();
                 }
-                Verdict::Refused(cause.into(), back)
+                RetryVerdict::Refused(cause.into(), back)
             }
-            None => Verdict::Over(cause.into()),
+            None => RetryVerdict::Over(cause.into()),
         };
     }
     let back = match sent {
@@ -114,8 +120,8 @@ pub(super) fn judge<B: RequestBody>(broken: Broken, copy: Copy<B>, stream: &Http
     match back {
         Some(back) => {
             stream.retire();
-            Verdict::Stale(cause.into(), back)
+            RetryVerdict::Stale(cause.into(), back)
         }
-        None => Verdict::Over(cause.into()),
+        None => RetryVerdict::Over(cause.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! The body of a response. It drives its connection and gives it back when it has ended.
+//! Response bodies. A body drives its connection and returns it to the pool at the end.
 
 use std::fmt;
 use std::io::IoSliceMut;
@@ -8,148 +8,146 @@ use std::time::Duration;
 use offramp_http::body::Frame;
 use offramp_net::clock::coarse_ms;
 
-use super::h2::Exchange;
-use super::line::{Held, Http1Connection, RequestBody};
+use super::h2::{SentAhead, StreamExchange};
+use super::line::{Http1Connection, RequestBody, ResponseLease};
 use super::watch::{Deadline, after};
 use crate::admission::Permit;
-use crate::fault::Fault;
+use crate::fault::UpstreamFault;
 
-/// The body of a response, with its trailers. Dropped before its end it closes its connection, or
-/// resets its stream: the rest is not waited for.
+/// Body of a response, with its trailers. Dropped before its end, it closes its connection or resets its
+/// stream, without waiting for the rest.
 pub struct ServerBody<B: RequestBody> {
-    origin: Origin<B>,
-    /// How much memory the frame that came last keeps at the most, where it came on a connection of HTTP/1.1.
+    origin: BodySource<B>,
+    /// Memory retained by the last frame of an HTTP/1.1 connection, at most, in bytes.
     frame_memory: usize,
 }
 
-/// Where a body comes from: held until it has ended.
-enum Origin<B: RequestBody> {
-    /// The end was seen or something failed.
+/// Source of a body, held until its end.
+enum BodySource<B: RequestBody> {
+    /// The end was reached, or an error occurred.
     Over,
     Line(Box<Http1Connection<B>>),
-    Stream(Box<Source<B>>),
+    Stream(Box<StreamSource<B>>),
 }
 
-/// A stream of HTTP/2.
-struct Source<B> {
-    exchange: Exchange<B>,
-    /// The count on the server, until the body has ended.
+/// An HTTP/2 stream as the source of a body.
+struct StreamSource<B> {
+    exchange: StreamExchange<B>,
+    /// Count on the server, until the body has ended.
     _permit: Permit,
     deadline: Deadline,
-    /// How long nothing may move.
+    /// Maximum pause of the body.
     patience: Duration,
-    /// When something of the response last came.
+    /// Time of the last data of the response.
     moved: u64,
 }
 
 impl<B: RequestBody> ServerBody<B> {
-    /// A body that comes on `line`, which goes back where `held` says.
-    pub(crate) fn of_line(mut line: Box<Http1Connection<B>>, held: Held<B>) -> Self {
+    /// A body on `line`, which is returned to the pool in `held`.
+    pub(crate) fn of_line(mut line: Box<Http1Connection<B>>, held: ResponseLease<B>) -> Self {
         line.hold(held);
-        let mut this = ServerBody { origin: Origin::Line(line), frame_memory: 0 };
-        this.look();
+        let mut this = ServerBody { origin: BodySource::Line(line), frame_memory: 0 };
+        this.check_end();
         this
     }
 
-    /// A body that comes on a stream.
+    /// A body on a stream.
     pub(crate) fn of_stream(
-        exchange: Exchange<B>,
+        exchange: StreamExchange<B>,
         permit: Permit,
         deadline: Deadline,
         patience: Duration,
     ) -> Self {
-        let source = Source { exchange, _permit: permit, deadline, patience, moved: coarse_ms() };
-        let mut this = ServerBody { origin: Origin::Stream(Box::new(source)), frame_memory: 0 };
-        this.look();
+        let source = StreamSource { exchange, _permit: permit, deadline, patience, moved: coarse_ms() };
+        let mut this = ServerBody { origin: BodySource::Stream(Box::new(source)), frame_memory: 0 };
+        this.check_end();
         this
     }
 
-    /// The body of a response that has none.
+    /// The body of a response without content.
     pub(crate) fn empty() -> Self {
-        ServerBody { origin: Origin::Over, frame_memory: 0 }
+        ServerBody { origin: BodySource::Over, frame_memory: 0 }
     }
 
-    /// How many bytes can be read with [`ServerBody::poll_into`] now; 0 where the next frame has to be asked for.
+    /// Number of bytes that [`ServerBody::poll_into`] can read now; 0 if the next frame has to be polled.
     #[must_use]
     pub fn direct(&self) -> u64 {
         match &self.origin {
-            Origin::Line(line) => line.direct(),
-            Origin::Over | Origin::Stream(_) => 0,
+            BodySource::Line(line) => line.direct(),
+            BodySource::Over | BodySource::Stream(_) => 0,
         }
     }
 
-    /// How much memory is held for what was read and did not come out yet, in bytes. What is empty is given back where
-    /// content `waits` for its receiver, or is large.
+    /// Memory held for data that was read and not returned yet, in bytes. Empty buffers are released if
+    /// content `waits` for its receiver, or if they are large.
     pub fn held_memory(&mut self, waits: bool) -> usize {
         match &mut self.origin {
-            Origin::Line(line) => line.held_memory(waits),
+            BodySource::Line(line) => line.held_memory(waits),
             _ => 0,
         }
     }
 
-    /// How much memory the frame that came last keeps at the most, in bytes, where it is more than the frame.
+    /// Memory retained by the last frame, at most, in bytes, if it exceeds the frame.
     #[must_use]
     pub fn frame_memory(&self) -> usize {
         self.frame_memory
     }
 
-    /// Has a server that speaks HTTP/2 send at most so many bytes ahead of what was read, but at least [`FIRST_READ`];
-    /// 256 KiB where nothing is said.
+    /// Limits the bytes that an HTTP/2 server may send ahead of what was read, to at least [`FIRST_READ`] and
+    /// at most what its path needs; 256 KiB by default.
     ///
     /// [`FIRST_READ`]: crate::FIRST_READ
     pub fn set_ahead(&mut self, most: usize) {
-        if let Origin::Stream(source) = &mut self.origin {
+        if let BodySource::Stream(source) = &mut self.origin {
             source.exchange.set_most(most);
         }
     }
 
-    /// How many bytes a server that speaks HTTP/2 may have sent ahead of what was read, beyond [`FIRST_READ`]; nothing for
-    /// another server, where no more is needed, and when the body has ended.
-    ///
-    /// [`FIRST_READ`]: crate::FIRST_READ
+    /// Bytes that an HTTP/2 server may send ahead, and needs; `None` for HTTP/1, if no more than the first read
+    /// is needed, and after the end of the body.
     #[must_use]
-    pub fn ahead(&self) -> Option<usize> {
+    pub fn ahead(&self) -> Option<SentAhead> {
         match &self.origin {
-            Origin::Stream(source) => source.exchange.ahead(),
-            Origin::Over | Origin::Line(_) => None,
+            BodySource::Stream(source) => source.exchange.ahead(),
+            BodySource::Over | BodySource::Line(_) => None,
         }
     }
 
-    /// Has the next frames read in pieces of about so many bytes at the most. Those of HTTP/2 come as they come.
+    /// Limits the size of the next frames to about `most` bytes. HTTP/2 frames keep their size.
     pub fn limit(&mut self, most: usize) {
-        if let Origin::Line(line) = &mut self.origin {
+        if let BodySource::Line(line) = &mut self.origin {
             line.limit(most);
         }
     }
 
-    /// Reads data straight into `slots`, in order, and tells how much. They have room for 1 to
+    /// Reads data into `slots`, in order, and returns the number of bytes. The slots have room for 1 to
     /// [`ServerBody::direct`] bytes.
     ///
     /// # Errors
     /// As those of a frame.
     ///
     /// # Panics
-    /// Where the slots have more room, or none.
+    /// If the slots have more room, or none.
     pub fn poll_into(
         &mut self,
         cx: &mut Context<'_>,
         slots: &mut [IoSliceMut<'_>],
-    ) -> Poll<Result<usize, Fault>> {
-        let Origin::Line(line) = &mut self.origin else { panic!("there is nothing to read from") };
+    ) -> Poll<Result<usize, UpstreamFault>> {
+        let BodySource::Line(line) = &mut self.origin else { panic!("there is nothing to read from") };
         let read = ready!(line.poll_into(cx, slots));
         match &read {
-            Ok(_) => self.look(),
-            Err(_) => self.origin = Origin::Over,
+            Ok(_) => self.check_end(),
+            Err(_) => self.origin = BodySource::Over,
         }
         Poll::Ready(read)
     }
 
-    /// Where the end has come, the connection can be used again.
-    fn look(&mut self) {
+    /// Returns the connection to the pool if the body has ended.
+    fn check_end(&mut self) {
         let ended = match &mut self.origin {
-            Origin::Over => false,
-            Origin::Line(line) => line.has_ended(),
-            Origin::Stream(source) => source.exchange.has_ended(),
+            BodySource::Over => false,
+            BodySource::Line(line) => line.has_ended(),
+            BodySource::Stream(source) => source.exchange.has_ended(),
         };
         if ended {
             self.end();
@@ -157,26 +155,26 @@ impl<B: RequestBody> ServerBody<B> {
     }
 
     fn end(&mut self) {
-        match std::mem::replace(&mut self.origin, Origin::Over) {
-            Origin::Over => {}
-            Origin::Line(line) => line.give_back(),
-            Origin::Stream(source) => source.exchange.finish(),
+        match std::mem::replace(&mut self.origin, BodySource::Over) {
+            BodySource::Over => {}
+            BodySource::Line(line) => line.give_back(),
+            BodySource::Stream(source) => source.exchange.finish(),
         }
     }
 }
 
-impl<B: RequestBody> Source<B> {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+impl<B: RequestBody> StreamSource<B> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, UpstreamFault>>> {
         match self.exchange.poll_frame(cx) {
             Poll::Ready(frame) => {
                 self.moved = coarse_ms();
                 Poll::Ready(frame)
             }
             Poll::Pending => {
-                // While the client has more to send, and does not, the silence is its own.
+                // While the client has not sent its part, the pause is its own.
                 let Some(since) = self.exchange.progress().since() else { return Poll::Pending };
                 if self.deadline.wait(after(self.moved.max(since), self.patience), cx.waker()) {
-                    return Poll::Ready(Some(Err(Fault::Stalled)));
+                    return Poll::Ready(Some(Err(UpstreamFault::Stalled)));
                 }
                 Poll::Pending
             }
@@ -185,41 +183,41 @@ impl<B: RequestBody> Source<B> {
 }
 
 impl<B: RequestBody> ServerBody<B> {
-    /// The next part; none behind the last.
+    /// Returns the next part; `None` behind the last.
     ///
     /// # Errors
-    /// The response breaks off, and why.
-    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+    /// The response was aborted.
+    pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, UpstreamFault>>> {
         let frame = match &mut self.origin {
-            Origin::Over => None,
-            Origin::Line(line) => {
+            BodySource::Over => None,
+            BodySource::Line(line) => {
                 let frame = ready!(line.poll_frame(cx));
                 self.frame_memory = line.frame_memory();
                 frame
             }
-            Origin::Stream(source) => ready!(source.poll_frame(cx)),
+            BodySource::Stream(source) => ready!(source.poll_frame(cx)),
         };
         match &frame {
-            Some(Ok(_)) => self.look(),
-            Some(Err(_)) => self.origin = Origin::Over,
+            Some(Ok(_)) => self.check_end(),
+            Some(Err(_)) => self.origin = BodySource::Over,
             None => self.end(),
         }
         Poll::Ready(frame)
     }
 
-    /// Whether nothing is to come, as far as that is known.
+    /// Returns true if the body is known to have ended.
     #[must_use]
     pub fn is_end_stream(&self) -> bool {
-        matches!(self.origin, Origin::Over)
+        matches!(self.origin, BodySource::Over)
     }
 
-    /// How many bytes of data are to come, where that is known.
+    /// Remaining bytes of data, if known.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         match &self.origin {
-            Origin::Over => Some(0),
-            Origin::Line(line) => line.length(),
-            Origin::Stream(source) => source.exchange.length(),
+            BodySource::Over => Some(0),
+            BodySource::Line(line) => line.length(),
+            BodySource::Stream(source) => source.exchange.length(),
         }
     }
 }

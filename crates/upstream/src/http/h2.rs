@@ -1,12 +1,13 @@
-//! One HTTP/2 connection to a server, shared by the requests of a worker.
+//! An HTTP/2 connection to a server, shared by the requests of a worker.
 //!
-//! The protocol is [`offramp_http::h2::Connection`]. Here is what awaits: a task per connection moves bytes
-//! ([`driver`]), and requests write their frames and find what came for them in their [`inbox`] ([`exchange`]). All of
-//! them are of one thread.
+//! The protocol is [`offramp_http::h2::Connection`]. Here is the asynchronous part: a task per connection
+//! moves bytes ([`driver`]), and requests write their frames and find their events in an [`inbox`]
+//! ([`exchange`]). All of them run on one thread.
 
 mod driver;
 mod exchange;
 mod inbox;
+mod window;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -18,95 +19,94 @@ use offramp_http::h2::{Code, Config, Connection, Reset, Violation};
 use offramp_net::clock::coarse_ms;
 use tokio::task::spawn_local;
 
-pub(crate) use exchange::{Broken, Exchange, Head};
+pub(crate) use exchange::{ExchangeError, FinalHead, StreamExchange};
 use inbox::Inbox;
+pub use window::SentAhead;
 
 use super::line::FIRST_READ;
-use crate::fault::{self, Fault};
-use crate::link::Link;
+use crate::fault::{self, UpstreamFault};
+use crate::link::ServerStream;
 
-/// What a server may send.
+/// Limits for the server.
 ///
-/// A stream begins with a window that is no more than the first read of a response over HTTP/1, and gets a larger one
-/// when there is more to come and its user has room for it ([`Exchange::set_window`]). All streams together have no bound of
-/// their own: with one, clients that take nothing of their responses would hold up those of all others. Before a server
-/// has said how many streams it allows, a hundred are opened at the most, or as many as it allowed before. Heads are bounded as those of HTTP/1.
+/// The initial window of a stream is no more than the first read of an HTTP/1 response; it grows when there
+/// is more to come and its receiver has memory for it ([`window`]). All streams together have no bound of
+/// their own: with one, clients that do not read their responses would block those of others. A server may
+/// send the sum of what the receivers have memory for. Until it has announced its maximum of streams, at most
+/// a hundred are opened, or as many as it permitted before. Heads are bounded like those of HTTP/1.
 pub(crate) const CONFIG: Config = Config {
     stream_window: FIRST_READ as u32,
     connection_window: (1 << 31) - 1,
     shared_window: false,
-    growth: 0,
+    growth: (1 << 31) - 1,
     max_streams: 100,
     max_head: 128 * 1024,
 };
 
-/// The largest window of a stream.
-pub(crate) const MOST_WINDOW: u32 = 256 * 1024;
-
-/// A connection.
+/// A connection to a server.
 pub(crate) struct Http2Connection {
-    shared: Rc<Shared>,
+    shared: Rc<ConnectionState>,
 }
 
-/// What requests and the task of the connection share.
-struct Shared {
+/// State shared by requests and the task of the connection.
+struct ConnectionState {
     connection: RefCell<Connection<Inbox>>,
-    /// Whether it is within TLS.
+    /// Set for connections over TLS.
     secure: bool,
-    /// How many streams somebody has, those that were not opened yet with them.
+    /// Number of streams in use, including those not opened yet.
     taken: Cell<usize>,
-    /// Whether no more may be opened: it is closed, closing or suspect.
+    /// Set if no more may be opened: the connection is closed, closing or suspect.
     retired: Cell<bool>,
-    /// Since when nobody has a stream.
+    /// Time since which no stream is in use.
     idle_since: Cell<u64>,
-    /// Whether a stream was opened before.
+    /// Set if a stream was opened before.
     reused: Cell<bool>,
-    /// Whether nobody will open a stream any more.
+    /// Set if no more streams will be opened.
     abandoned: Cell<bool>,
-    /// How it ended.
-    ended: RefCell<Option<Ended>>,
+    /// Reason of the end, if it has ended.
+    ended: RefCell<Option<ConnectionEndCause>>,
     driver: Cell<Option<Waker>>,
 }
 
-/// How a connection ended.
+/// Reason for which a connection ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum ConnectionEndCause {
     /// The server closed it.
     Closed,
-    /// It failed.
+    /// The connection failed while reading or writing.
     Io(io::Error),
-    /// The server broke a rule.
+    /// The server violated the protocol.
     Violation(Violation),
 }
 
-/// Why nothing more comes on a stream.
+/// Reason for which a stream has ended.
 #[derive(Debug)]
-pub(crate) enum Cause {
-    /// The stream has ended at once.
+pub(crate) enum StreamEndCause {
+    /// The stream was reset.
     Reset(Reset),
     /// The connection has ended.
-    Ended(Ended),
+    Ended(ConnectionEndCause),
 }
 
-/// A stream; counted until it is dropped. It keeps the connection.
+/// A stream, counted until it is dropped. It keeps the connection alive.
 pub(crate) struct Http2Stream {
     connection: Rc<Http2Connection>,
-    /// Its number; 0 until it is opened.
+    /// Number of the stream; 0 until it is opened.
     id: u32,
     reused: bool,
-    /// Whether it was opened before the server had said how many there may be.
+    /// Set if it was opened before the server had announced its maximum.
     early: bool,
 }
 
 impl Http2Connection {
-    /// Takes over a connection, on the thread of a worker. Until the server has said how many streams it allows, `streams`
-    /// are opened at the most.
-    pub(crate) fn open(link: Link, streams: u32) -> Rc<Self> {
+    /// Takes over a connection, on the thread of a worker. Until the server has announced its maximum, at
+    /// most `streams` streams are opened.
+    pub(crate) fn open(link: ServerStream, streams: u32) -> Rc<Self> {
         let now = coarse_ms();
         let config = Config { max_streams: streams, ..CONFIG };
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(ConnectionState {
             connection: RefCell::new(Connection::client(config, now)),
-            secure: matches!(link, Link::Tls(_)),
+            secure: matches!(link, ServerStream::Tls(_)),
             taken: Cell::new(0),
             retired: Cell::new(false),
             idle_since: Cell::new(now),
@@ -119,7 +119,7 @@ impl Http2Connection {
         Rc::new(Self { shared })
     }
 
-    /// A stream, unless the connection is over or has as many as the server allows.
+    /// A stream, unless the connection is over or at the server's maximum.
     pub(crate) fn stream(self: &Rc<Self>) -> Option<Http2Stream> {
         let shared = &self.shared;
         let taken = shared.taken.get();
@@ -131,18 +131,18 @@ impl Http2Connection {
         Some(Http2Stream { connection: Rc::clone(self), id: 0, reused, early: false })
     }
 
-    /// How many streams the server allows, once it has said so.
+    /// The server's maximum of streams, once it is known.
     pub(crate) fn allowed(&self) -> Option<usize> {
         let connection = self.shared.connection.borrow();
         connection.is_greeted().then(|| connection.max_streams())
     }
 
-    /// Whether streams can be opened, now or when others have ended.
+    /// Returns true if streams can be opened, now or when others have ended.
     pub(crate) fn is_alive(&self) -> bool {
         !self.shared.retired.get() && self.shared.connection.borrow().takes_streams()
     }
 
-    /// Since when nobody has a stream, in milliseconds of the coarse clock.
+    /// Time since which no stream is in use, in milliseconds of the coarse clock.
     pub(crate) fn idle_since(&self) -> Option<u64> {
         (self.shared.taken.get() == 0).then(|| self.shared.idle_since.get())
     }
@@ -150,24 +150,24 @@ impl Http2Connection {
 
 impl Drop for Http2Connection {
     fn drop(&mut self) {
-        // No stream is left. The task says goodbye and ends.
+        // No stream is left. The task sends GOAWAY and ends.
         self.shared.abandoned.set(true);
         self.shared.wake();
     }
 }
 
-impl Shared {
-    /// Has what was written sent.
+impl ConnectionState {
+    /// Wakes the task to send what was written.
     fn wake(&self) {
-        // Nothing is woken while the waker is not here.
+        // No wake-up is needed while the task runs.
         if let Some(driver) = self.driver.take() {
             driver.wake_by_ref();
             self.driver.set(Some(driver));
         }
     }
 
-    /// The connection has ended: everybody who has a stream learns of it.
-    fn end(&self, ended: Ended) {
+    /// Ends the connection, and wakes all its streams.
+    fn end(&self, ended: ConnectionEndCause) {
         self.retired.set(true);
         self.ended.borrow_mut().get_or_insert(ended);
         for (_, inbox) in self.connection.borrow_mut().streams() {
@@ -175,35 +175,35 @@ impl Shared {
         }
     }
 
-    /// How it ended, if it has.
-    fn ended(&self) -> Option<Ended> {
-        self.ended.borrow().as_ref().map(Ended::again)
+    /// Reason of the end, if it has ended.
+    fn ended(&self) -> Option<ConnectionEndCause> {
+        self.ended.borrow().as_ref().map(ConnectionEndCause::again)
     }
 }
 
 impl Http2Stream {
-    /// Whether the connection has carried a request before.
+    /// Returns true if the connection has carried a request before.
     pub(crate) fn is_reused(&self) -> bool {
         self.reused
     }
 
-    /// Whether it was one too many for the server, which had not said yet how many it allows.
+    /// Returns true if the stream exceeded the server's maximum, which was not known when it was opened.
     pub(crate) fn was_too_many(&self) -> bool {
         // A client's streams have odd numbers.
         let place = self.id.div_ceil(2) as usize;
         self.early && self.connection.allowed().is_some_and(|allowed| place > allowed)
     }
 
-    /// Has no further streams opened beside this one.
+    /// Opens no further streams on the connection.
     pub(crate) fn retire(&self) {
         self.shared().retired.set(true);
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &ConnectionState {
         &self.connection.shared
     }
 
-    /// Ends the stream at once.
+    /// Resets the stream with `code`.
     fn reset(&self, code: Code) {
         let shared = self.shared();
         shared.connection.borrow_mut().reset(self.id, code);
@@ -219,7 +219,7 @@ impl Drop for Http2Stream {
         if self.id > 0 {
             let connection = &mut *shared.connection.borrow_mut();
             connection.forget(self.id, Code::CANCEL);
-            // It is called for RST_STREAM and WINDOW_UPDATE, and where the connection waits for its last stream.
+            // The task must send RST_STREAM and WINDOW_UPDATE, and may wait for the last stream.
             if !connection.output().is_empty() || connection.is_over() {
                 shared.wake();
             }
@@ -227,8 +227,8 @@ impl Drop for Http2Stream {
     }
 }
 
-impl Ended {
-    /// The same once more, for another request.
+impl ConnectionEndCause {
+    /// Copies the reason, for another request.
     fn again(&self) -> Self {
         match self {
             Self::Closed => Self::Closed,
@@ -238,31 +238,32 @@ impl Ended {
     }
 }
 
-impl Cause {
-    /// Whether the server says that it has done nothing with the request, so that it may be sent again whatever it asks
-    /// for (RFC 9113 §8.7): its stream was refused, or is above the last one of a GOAWAY. A stream below that fails, if
-    /// at all, with its connection.
+impl StreamEndCause {
+    /// Returns true if the server says that it has not processed the request, which may then be sent again
+    /// whatever its method (RFC 9113 §8.7): its stream was refused, or is above the last one of a GOAWAY. A
+    /// lower stream fails, if at all, with its connection.
     pub(crate) fn refuses(&self) -> bool {
         matches!(self, Self::Reset(Reset::GoAway(_) | Reset::Peer(Code::REFUSED_STREAM)))
     }
 
-    /// Whether the server may be taken to have done nothing with the request, if no byte of its response came: the
-    /// connection was closed, or the server refused it unseen.
+    /// Returns true if the server has probably not processed the request, provided that no byte of its
+    /// response came: the connection was closed, or the server refused it unseen.
     pub(crate) fn spares(&self) -> bool {
-        self.refuses() || matches!(self, Self::Ended(Ended::Closed | Ended::Io(_)))
+        self.refuses() || matches!(self, Self::Ended(ConnectionEndCause::Closed | ConnectionEndCause::Io(_)))
     }
 }
 
-impl From<Cause> for Fault {
-    fn from(cause: Cause) -> Self {
-        use crate::fault::{Breach, Violation as Broken};
+impl From<StreamEndCause> for UpstreamFault {
+    fn from(cause: StreamEndCause) -> Self {
+        use crate::fault::{Breach, ResponseViolation};
         match cause {
-            Cause::Reset(Reset::Violation(violation)) | Cause::Ended(Ended::Violation(violation)) => {
-                Self::BadResponse(Broken::Http2(violation))
+            StreamEndCause::Reset(Reset::Violation(violation))
+            | StreamEndCause::Ended(ConnectionEndCause::Violation(violation)) => {
+                Self::BadResponse(ResponseViolation::Http2(violation))
             }
-            Cause::Reset(reset) => Self::Aborted(Breach::Http2(reset)),
-            Cause::Ended(Ended::Closed) => Self::Aborted(Breach::Closed),
-            Cause::Ended(Ended::Io(error)) => Self::Aborted(Breach::Io(error)),
+            StreamEndCause::Reset(reset) => Self::Aborted(Breach::Http2(reset)),
+            StreamEndCause::Ended(ConnectionEndCause::Closed) => Self::Aborted(Breach::Closed),
+            StreamEndCause::Ended(ConnectionEndCause::Io(error)) => Self::Aborted(Breach::Io(error)),
         }
     }
 }

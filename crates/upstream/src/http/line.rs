@@ -1,8 +1,8 @@
-//! One HTTP/1.1 connection to a server.
+//! An HTTP/1.1 connection to a server.
 //!
-//! It has no task. Whoever has sent a request drives it until the response has ended; in the pool it
-//! lies still, and whether the server has closed it is seen when it is taken out or swept. A response may come
-//! before its request has gone: both ways move whenever one of them is asked.
+//! It has no task. The request drives it until the response has ended; in the pool it is idle, and a close by
+//! the server is detected when the connection is taken out or swept. A response may precede the end of its
+//! request: polling either direction drives both.
 
 mod buffers;
 mod encode;
@@ -27,28 +27,28 @@ use offramp_net::clock::coarse_ms;
 
 pub(crate) use self::buffers::ReadBuffers;
 pub use self::inbound::FIRST_READ;
-use self::inbound::{Inbound, ServerHead};
+use self::inbound::{InboundResponses, ServerHead};
 use self::outbound::Halt;
 pub(crate) use self::outbound::Outbound;
-use super::outgoing::Progress;
+use super::outgoing::SendProgress;
 use super::pool::ServerPool;
 use super::watch::{Deadline, after};
 use crate::admission::Permit;
-use crate::fault::{Breach, Fault, Violation};
-use crate::link::Link;
+use crate::fault::{Breach, ResponseViolation, UpstreamFault};
+use crate::link::ServerStream;
 
-/// What can be the body of a request. It belongs to one worker and need not be `Send`.
+/// Body of a request. It belongs to one worker and need not be `Send`.
 pub trait RequestBody: Unpin + 'static {
-    /// Why it breaks off.
+    /// Error that aborts the body.
     type Error: Into<Box<dyn StdError + Send + Sync>>;
 
-    /// The next part; none behind the last.
+    /// Returns the next part; `None` behind the last.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Self::Error>>>;
 
-    /// Whether nothing is to come, as far as that is known.
+    /// Returns true if the body is known to have ended.
     fn is_end_stream(&self) -> bool;
 
-    /// How many bytes of data are to come, where that is known.
+    /// Remaining bytes of data, if known.
     fn length(&self) -> Option<u64>;
 
     /// Waits, for a moment, until it is known if there is any content.
@@ -57,15 +57,16 @@ pub trait RequestBody: Unpin + 'static {
         Poll::Ready(())
     }
 
-    /// Lends the next piece of the content to `write`, where it lies, and uses up as much of it as that takes. Pending
-    /// where nothing has come. What ends or breaks the content is told by the next frame.
+    /// Lends the next piece of the content to `write`, in place, and consumes as much of it as `write`
+    /// accepts. Pending if nothing has arrived. The end and errors of the content are reported by the next
+    /// frame.
     fn poll_lend(&mut self, cx: &mut Context<'_>, write: &mut PieceWriter<'_>) -> Poll<Lent> {
         let _ = (cx, write);
         Poll::Ready(Lent::Nothing)
     }
 }
 
-/// Content that is there at once.
+/// Content that is available at once.
 impl RequestBody for String {
     type Error = Infallible;
 
@@ -83,115 +84,117 @@ impl RequestBody for String {
     }
 }
 
-/// Writes a piece of content in its parts, [`MOST_PARTS`] at the most, to the server, and says how much of it was taken.
+/// Writes a piece of content in its parts, at most [`MOST_PARTS`], to the server, and returns the number of
+/// bytes accepted.
 pub type PieceWriter<'w> = dyn FnMut(&mut Context<'_>, &[&[u8]]) -> Poll<io::Result<usize>> + 'w;
 
-/// The most parts that a piece of content has: 256 KiB in full TLS records, and one more where they are a little shorter.
+/// Maximum number of parts of a piece: 256 KiB in full TLS records, and one more if they are a little
+/// shorter.
 pub const MOST_PARTS: usize = 17;
 
-/// What became of a piece that was lent.
+/// Result of lending a piece.
 #[derive(Debug)]
 pub enum Lent {
-    /// So much of it was taken; perhaps nothing, where other bytes had to go before it.
+    /// This many bytes were accepted; possibly none, if other bytes had to go first.
     Taken(usize),
-    /// The server has no room for it now.
+    /// The server accepts no bytes now.
     Full,
-    /// There is none that could be lent: the next frame is to be asked for.
+    /// No piece can be lent: poll the next frame.
     Nothing,
-    /// The server takes nothing more.
+    /// The server accepts nothing more.
     Lost(io::Error),
-    /// The content must not go on.
+    /// The content must be aborted.
     Broken(Box<dyn StdError + Send + Sync>),
 }
 
-/// Receives the interim responses (1xx) that come before the response to a request (RFC 9110 §15.2), except 101. It is
-/// called on the worker's thread.
+/// Receives the interim responses (1xx) before the response to a request (RFC 9110 §15.2), except 101. Called
+/// on the worker's thread.
 pub trait InterimListener: Send + Sync {
-    /// One has come.
+    /// Handles an interim response.
     fn interim(&self, status: StatusCode, fields: &Fields);
 
-    /// How much the next read of a server's response may take, in bytes; a little is read in any case.
-    fn appetite(&self) -> usize {
+    /// Maximum size of the next read of the response, in bytes; a small read is made in any case.
+    fn read_budget(&self) -> usize {
         usize::MAX
     }
 }
 
-/// The most interim responses to one request. Whoever works for long says so with 102 once in a while.
+/// Maximum number of interim responses per request. Servers that work for long send 102 now and then.
 const MOST_INTERIM: u32 = 500;
 
-/// A connection.
+/// A connection to a server.
 pub(crate) struct Http1Connection<B: RequestBody> {
-    link: Link,
+    link: ServerStream,
     out: Outbound<B>,
-    inbound: Inbound,
-    progress: Progress,
-    /// Why the server takes no more of the request; it may have answered all the same.
+    inbound: InboundResponses,
+    progress: SendProgress,
+    /// Error of sending the request; the server may have responded all the same.
     refused: Option<io::Error>,
     reused: bool,
-    /// What is held for the response, while its body comes.
-    held: Option<Held<B>>,
+    /// State held while the body of the response is read.
+    held: Option<ResponseLease<B>>,
 }
 
-/// What is held until the body of a response has ended.
-pub(crate) struct Held<B: RequestBody> {
-    /// Where the connection goes afterwards.
+/// State held until the body of a response has ended.
+pub(crate) struct ResponseLease<B: RequestBody> {
+    /// Pool that the connection returns to.
     pub(crate) pool: Rc<ServerPool<B>>,
-    /// The count on the server.
+    /// Count on the server.
     pub(crate) _permit: Permit,
     pub(crate) deadline: Deadline,
-    /// How long nothing may move.
+    /// Maximum pause of the body.
     pub(crate) patience: Duration,
-    /// When something of the response last came.
+    /// Time of the last data of the response.
     pub(crate) moved: u64,
 }
 
-/// The final head that a server sent.
-pub(crate) enum Received {
+/// Final head sent by a server.
+pub(crate) enum ReceivedHead {
     Response(Response),
-    /// The protocol changes.
+    /// A head that switches the protocol.
     Switched(Response),
 }
 
 impl<B: RequestBody> Http1Connection<B> {
-    /// Takes over a connection; `buffers` are those of the worker.
-    pub(crate) fn new(link: Link, buffers: Rc<ReadBuffers>) -> Self {
+    /// Takes over a connection; `buffers` belong to the worker.
+    pub(crate) fn new(link: ServerStream, buffers: Rc<ReadBuffers>) -> Self {
         Http1Connection {
             link,
             out: Outbound::idle(),
-            inbound: Inbound::new(buffers),
-            progress: Progress::default(),
+            inbound: InboundResponses::new(buffers),
+            progress: SendProgress::default(),
             refused: None,
             reused: false,
             held: None,
         }
     }
 
-    /// Whether it has carried a request before.
+    /// Returns true if it has carried a request before.
     pub(crate) fn is_reused(&self) -> bool {
         self.reused
     }
 
-    /// Whether it can take a request: the server has not closed it as far as is known, nor sent anything
-    /// unasked. Costs no system call where nothing has happened to the socket.
+    /// Returns true if it can take a request: the server has neither closed it, as far as is known, nor sent
+    /// unsolicited data. Costs no system call without an event on the socket.
     pub(crate) fn is_alive(&mut self) -> bool {
         self.link.is_quiet()
     }
 
-    /// Gives memory back, now that it has been idle for a while.
+    /// Releases memory of a connection that has been idle for a while.
     pub(crate) fn rest(&mut self) {
         self.out.trim(true);
         self.inbound.trim(true);
     }
 
-    /// Takes on a request, which goes out as the response is waited for.
+    /// Starts a request, which is sent while the response is awaited.
     ///
-    /// `announce`: content of unknown length is sent with methods that have none, too.
+    /// `announce` also sends content of unknown length with methods that usually have none.
     pub(crate) fn send(&mut self, head: &head::Request, body: B, announce: bool) {
         self.out.load(head, body, announce);
         self.begin();
     }
 
-    /// Takes on a request that another connection gave back; `head` is its head.
+    /// Starts a request that another connection has returned; `head` is its head.
     pub(crate) fn send_again(&mut self, head: &head::Request, request: Outbound<B>) {
         self.out = request;
         self.out.load_again(head);
@@ -204,30 +207,30 @@ impl<B: RequestBody> Http1Connection<B> {
         self.reused = true;
     }
 
-    /// The request, if it may be sent once more after `fault`. `pooled`: the server may have closed the
-    /// connection before it came.
-    pub(crate) fn take_back(&mut self, fault: &Fault, pooled: bool) -> Option<Outbound<B>> {
+    /// Returns the request if it may be sent again after `fault`. `pooled` is set if the server may have
+    /// closed the connection before the request arrived.
+    pub(crate) fn take_back(&mut self, fault: &UpstreamFault, pooled: bool) -> Option<Outbound<B>> {
         match fault {
-            Fault::Aborted(_) if !self.inbound.has_received() => self.out.take_back(pooled),
+            UpstreamFault::Aborted(_) if !self.inbound.has_received() => self.out.take_back(pooled),
             _ => None,
         }
     }
 
-    /// Sends the request and waits for the head of the response, for at most `limit` while it is the server that
-    /// is waited for.
+    /// Sends the request and waits for the head of the response, for at most `limit` while the server is
+    /// awaited.
     pub(crate) async fn receive_head(
         &mut self,
         listener: Option<&Arc<dyn InterimListener>>,
         deadline: &mut Deadline,
         limit: Duration,
-    ) -> Result<Received, Fault> {
+    ) -> Result<ReceivedHead, UpstreamFault> {
         let mut interim = 0;
         poll_fn(|cx| match self.poll_final(cx, listener, &mut interim) {
             Poll::Ready(received) => Poll::Ready(received),
             Poll::Pending => {
                 let since = self.progress.since();
                 let late = since.is_some_and(|since| deadline.wait(after(since, limit), cx.waker()));
-                if late { Poll::Ready(Err(Fault::ResponseTimeout)) } else { Poll::Pending }
+                if late { Poll::Ready(Err(UpstreamFault::ResponseTimeout)) } else { Poll::Pending }
             }
         })
         .await
@@ -238,10 +241,10 @@ impl<B: RequestBody> Http1Connection<B> {
         cx: &mut Context<'_>,
         listener: Option<&Arc<dyn InterimListener>>,
         interim: &mut u32,
-    ) -> Poll<Result<Received, Fault>> {
+    ) -> Poll<Result<ReceivedHead, UpstreamFault>> {
         self.drive(cx)?;
         if let Some(listener) = listener {
-            self.inbound.limit(listener.appetite());
+            self.inbound.limit(listener.read_budget());
         }
         loop {
             let head = ready!(self.inbound.poll_head(cx, &mut self.link, self.out.asked()));
@@ -250,37 +253,37 @@ impl<B: RequestBody> Http1Connection<B> {
                 ResponseFraming::Interim => {
                     *interim += 1;
                     if *interim > MOST_INTERIM {
-                        return Poll::Ready(Err(Fault::BadResponse(Violation::Interim)));
+                        return Poll::Ready(Err(UpstreamFault::BadResponse(ResponseViolation::Interim)));
                     }
                     if let Some(listener) = listener {
                         listener.interim(response.status, &response.fields);
-                        // What the listener allows may be asked of the body now.
+                        // The listener's budget may permit reading more of the body.
                         self.drive(cx)?;
                     }
                 }
                 ResponseFraming::Switched if !self.out.is_complete() => {
-                    return Poll::Ready(Err(Fault::BadResponse(Violation::EarlySwitch)));
+                    return Poll::Ready(Err(UpstreamFault::BadResponse(ResponseViolation::EarlySwitch)));
                 }
-                ResponseFraming::Switched => return Poll::Ready(Ok(Received::Switched(response))),
+                ResponseFraming::Switched => return Poll::Ready(Ok(ReceivedHead::Switched(response))),
                 _ => {
                     if self.refused.is_some() {
                         self.out.give_up();
                     }
-                    return Poll::Ready(Ok(Received::Response(response)));
+                    return Poll::Ready(Ok(ReceivedHead::Response(response)));
                 }
             }
         }
     }
 
-    /// Moves what can be moved of the request.
-    fn drive(&mut self, cx: &mut Context<'_>) -> Result<(), Fault> {
+    /// Sends as much of the request as possible.
+    fn drive(&mut self, cx: &mut Context<'_>) -> Result<(), UpstreamFault> {
         if self.out.is_over() || self.refused.is_some() {
             return Ok(());
         }
         match self.out.poll(cx, &mut self.link, &self.progress) {
-            Poll::Ready(Err(Halt::Body(error))) => Err(Fault::RequestBody(error)),
+            Poll::Ready(Err(Halt::Body(error))) => Err(UpstreamFault::RequestBody(error)),
             Poll::Ready(Err(Halt::Io(error))) => {
-                // It may have sent a response before it closed.
+                // The server may have sent a response before it closed.
                 self.refused = Some(error);
                 Ok(())
             }
@@ -288,31 +291,31 @@ impl<B: RequestBody> Http1Connection<B> {
         }
     }
 
-    /// A connection that broke while the request was written: that says more than its end.
-    fn explain(&mut self, fault: Fault) -> Fault {
+    /// Prefers an error of sending the request to the end of the connection, since it says more.
+    fn explain(&mut self, fault: UpstreamFault) -> UpstreamFault {
         match (fault, self.refused.take()) {
-            (Fault::Aborted(_), Some(error)) => Fault::Aborted(Breach::Io(error)),
+            (UpstreamFault::Aborted(_), Some(error)) => UpstreamFault::Aborted(Breach::Io(error)),
             (fault, _) => fault,
         }
     }
 
-    /// Whether the response has ended.
+    /// Returns true if the response has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.inbound.has_ended()
     }
 
-    /// What is known of the length of the rest of the response.
+    /// Remaining length of the response, if known.
     pub(crate) fn length(&self) -> Option<u64> {
         self.inbound.length()
     }
 
-    /// Holds what is to be held while the body comes.
-    pub(crate) fn hold(&mut self, held: Held<B>) {
+    /// Holds the state of the response while its body is read.
+    pub(crate) fn hold(&mut self, held: ResponseLease<B>) {
         self.held = Some(held);
     }
 
-    /// The next frame of the body.
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+    /// Returns the next frame of the body.
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, UpstreamFault>>> {
         if let Err(fault) = self.drive(cx) {
             return Poll::Ready(Some(Err(fault)));
         }
@@ -325,60 +328,64 @@ impl<B: RequestBody> Http1Connection<B> {
             && matches!(frame, Poll::Ready(None))
             && let Some(error) = self.refused.take_if(|error| error.kind() == io::ErrorKind::ConnectionReset)
         {
-            // The kernel tells a reset once: to the write. What the read found is no end.
-            return Poll::Ready(Some(Err(Fault::Aborted(Breach::Io(error)))));
+            // The kernel reports a reset once, to the write. The end seen by the read is not orderly.
+            return Poll::Ready(Some(Err(UpstreamFault::Aborted(Breach::Io(error)))));
         }
-        if self.is_stalled(cx, frame.is_ready()) { Poll::Ready(Some(Err(Fault::Stalled))) } else { frame }
+        if self.is_stalled(cx, frame.is_ready()) {
+            Poll::Ready(Some(Err(UpstreamFault::Stalled)))
+        } else {
+            frame
+        }
     }
 
-    /// How much of the body can be read with [`Http1Connection::poll_into`] now. Nothing while the request is under
-    /// way: then both ways have to be moved.
+    /// Number of body bytes that [`Http1Connection::poll_into`] can read now. 0 while the request is under
+    /// way: then both directions have to be driven.
     pub(crate) fn direct(&self) -> u64 {
         if self.out.is_over() { self.inbound.direct() } else { 0 }
     }
 
-    /// How much memory is held for the body beside what was given out of it. What is empty is given back where content
-    /// `waits` for its receiver, or is large.
+    /// Memory held for the body, apart from returned frames. Empty buffers are released if content `waits`
+    /// for its receiver, or if they are large.
     pub(crate) fn held_memory(&mut self, waits: bool) -> usize {
         self.inbound.held(waits)
     }
 
-    /// How much memory the frame that came last keeps, at the most.
+    /// Memory retained by the last frame, at most.
     pub(crate) fn frame_memory(&self) -> usize {
         self.inbound.made()
     }
 
-    /// Has reads of the body take about so much at the most.
+    /// Limits the size of body reads to about `most` bytes.
     pub(crate) fn limit(&mut self, most: usize) {
         self.inbound.limit(most);
     }
 
-    /// Reads data of the body straight into `slots`, which have room for [`Http1Connection::direct`] bytes at the most.
+    /// Reads body data into `slots`, which have room for at most [`Http1Connection::direct`] bytes.
     pub(crate) fn poll_into(
         &mut self,
         cx: &mut Context<'_>,
         slots: &mut [IoSliceMut<'_>],
-    ) -> Poll<Result<usize, Fault>> {
+    ) -> Poll<Result<usize, UpstreamFault>> {
         let read = self.inbound.poll_into(cx, &mut self.link, slots);
-        if self.is_stalled(cx, read.is_ready()) { Poll::Ready(Err(Fault::Stalled)) } else { read }
+        if self.is_stalled(cx, read.is_ready()) { Poll::Ready(Err(UpstreamFault::Stalled)) } else { read }
     }
 
-    /// Whether nothing of the response came for too long. `came`: something did now.
+    /// Returns true if the response has paused for too long. `came` is set if data was received now.
     fn is_stalled(&mut self, cx: &Context<'_>, came: bool) -> bool {
         let Some(held) = &mut self.held else { return false };
         if came {
             held.moved = coarse_ms();
             return false;
         }
-        // While the client has more to send, and does not, the silence is its own.
+        // While the client has not sent its part, the pause is its own.
         let Some(since) = self.progress.since() else { return false };
         held.deadline.wait(after(held.moved.max(since), held.patience), cx.waker())
     }
 
-    /// The response has ended: keeps the connection for the next request, if it can take one.
+    /// Returns the connection to the pool after the response, if it can take another request.
     pub(crate) fn give_back(mut self: Box<Self>) {
-        let Some(Held { pool, .. }) = self.held.take() else { return };
-        // Perhaps the last of the request just waits to be written.
+        let Some(ResponseLease { pool, .. }) = self.held.take() else { return };
+        // The last bytes of the request may be ready to be sent.
         let moves = self.drive(&mut Context::from_waker(Waker::noop())).is_ok();
         let over = self.out.is_complete() && self.inbound.is_settled() && self.link.is_flushed();
         if moves && self.refused.is_none() && over {
@@ -388,23 +395,23 @@ impl<B: RequestBody> Http1Connection<B> {
         }
     }
 
-    /// Says goodbye while it is idle: it is to be closed.
+    /// Closes an idle connection in order.
     pub(crate) fn part(&mut self) {
         self.link.part();
     }
 
-    /// The connection, and what was read behind the head, for another protocol.
-    pub(crate) fn into_parts(self) -> (Link, Bytes) {
+    /// The connection, and the bytes read behind the head, for another protocol.
+    pub(crate) fn into_parts(self) -> (ServerStream, Bytes) {
         (self.link, self.inbound.into_rest())
     }
 }
 
-/// What a connection takes while the response to its request is waited for, at the most and without what the allocator adds, in
-/// bytes: itself, the registration of its socket, and a head of which no more is kept than that.
+/// Maximum memory of a connection that waits for its response, in bytes, without the allocator's overhead:
+/// its state, the registration of its socket, and the retained part of a head.
 #[must_use]
 pub fn connection_memory<B: RequestBody>() -> usize {
     size_of::<Http1Connection<B>>() + REGISTRATION + outbound::KEEP_WRITTEN
 }
 
-/// What the runtime has of a socket.
+/// Memory of the runtime per socket, in bytes.
 const REGISTRATION: usize = 256;

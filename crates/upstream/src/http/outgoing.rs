@@ -1,4 +1,4 @@
-//! How a request comes along on its way to a server, and its body where it may have to be sent again.
+//! Progress of a request on its way to a server, and its body, which may have to be sent again.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,93 +11,93 @@ use offramp_net::clock::coarse_ms;
 
 use super::line::RequestBody;
 
-/// How much is kept of what was sent of a body, in bytes: enough for nearly every message of gRPC.
+/// Maximum bytes kept of a sent body: enough for nearly every gRPC message.
 pub(crate) const KEPT: usize = 64 * 1024;
-/// How much is kept of all bodies of a worker: beyond it a request is just not sent again.
+/// Maximum bytes kept of all bodies of a worker: beyond it requests are not sent again.
 pub(crate) const ALL_KEPT: usize = 16 * 1024 * 1024;
 
-/// How many bytes of bodies a worker keeps.
+/// Bytes of bodies kept by a worker.
 #[derive(Debug, Default)]
 pub(crate) struct KeptBytes(Cell<usize>);
 
-/// A request's body, for one attempt: tells how it comes along.
+/// Body of a request for one attempt, with its progress.
 #[derive(Debug)]
 pub(crate) struct Outgoing<B> {
-    body: Option<Rc<Kept<B>>>,
-    /// Which attempt this is. An older one gets nothing more.
+    body: Option<Rc<ReplayableBody<B>>>,
+    /// Number of the attempt. Older ones get no more data.
     attempt: u32,
-    progress: Progress,
+    progress: SendProgress,
 }
 
 /// A body that may have to be sent again.
 #[derive(Debug)]
-pub(crate) struct Kept<B> {
+pub(crate) struct ReplayableBody<B> {
     body: RefCell<B>,
-    sent: RefCell<Sent>,
-    /// Which attempt has the body.
+    sent: RefCell<SentCopy>,
+    /// Number of the attempt that has the body.
     attempt: Cell<u32>,
-    /// What all bodies of the worker come to.
+    /// Bytes kept of all bodies of the worker.
     all: Rc<KeptBytes>,
 }
 
-/// What was sent of a body.
+/// Sent part of a body.
 #[derive(Debug, Default)]
-struct Sent {
-    /// Copies of the pieces that were sent before this attempt, and of those behind them. The pieces themselves may be
-    /// parts of much larger memory.
+struct SentCopy {
+    /// Copies of the pieces sent before this attempt, and of those behind them. The pieces themselves may be
+    /// slices of much larger memory.
     first: Bytes,
     rest: Vec<u8>,
-    /// How much memory both have.
+    /// Memory of both, in bytes.
     memory: usize,
     trailers: Option<Box<Fields>>,
-    /// Whether a piece was ever asked for and came.
+    /// Set once a piece was returned.
     touched: bool,
-    /// Whether something that was sent is not here any more.
+    /// Set if a part that was sent is not kept any more.
     lost: bool,
-    /// Whether the body has ended.
+    /// Set once the body has ended.
     ended: bool,
-    /// Whether `first` has to be sent, and whether the trailers behind it.
+    /// Set if `first` has to be sent, and if the trailers behind it have to be.
     again: bool,
     trailers_again: bool,
 }
 
-/// How a request comes along.
+/// Progress of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
-    /// When the latest piece was taken, in milliseconds of the coarse clock.
+pub(crate) struct SendProgress {
+    /// Time when the latest piece was accepted, in milliseconds of the coarse clock.
     moved: Cell<u64>,
-    /// Whether the next piece is not there yet: the wait is the client's, not the server's.
+    /// Set while the next piece is missing: the client is awaited, not the server.
     starved: Cell<bool>,
 }
 
-impl Progress {
-    /// A request begins.
+impl SendProgress {
+    /// Starts a request: the server is awaited from now.
     pub(crate) fn begin(&self) {
         self.moved.set(coarse_ms());
         self.starved.set(false);
     }
 
-    /// Since when the server is waited for; `None` where the client is.
+    /// Time since which the server is awaited; `None` while the client is.
     pub(crate) fn since(&self) -> Option<u64> {
         (!self.starved.get()).then(|| self.moved.get())
     }
 
-    /// A piece was there, or was taken.
+    /// Records a piece that was available, or accepted.
     pub(crate) fn note(&self) {
         self.moved.set(coarse_ms());
         self.starved.set(false);
     }
 
-    /// All that there was is taken, and the next piece is not there yet.
+    /// Records that everything was accepted and the next piece is missing.
     pub(crate) fn starve(&self) {
         self.starved.set(true);
     }
 }
 
-impl<B> Kept<B> {
-    /// Nothing was sent; `all` counts what is kept.
+impl<B> ReplayableBody<B> {
+    /// Keeps a body of which nothing was sent; `all` counts the kept bytes.
     pub(crate) fn new(body: B, all: &Rc<KeptBytes>) -> Rc<Self> {
-        Rc::new(Kept {
+        Rc::new(ReplayableBody {
             body: RefCell::new(body),
             sent: RefCell::default(),
             attempt: Cell::new(0),
@@ -105,30 +105,30 @@ impl<B> Kept<B> {
         })
     }
 
-    /// Whether a piece of it was used.
+    /// Returns true if a piece of it was used.
     pub(crate) fn is_touched(&self) -> bool {
         self.sent.borrow().touched
     }
 
-    /// Whether all of it can be sent again.
+    /// Returns true if all of it can be sent again.
     pub(crate) fn is_whole(&self) -> bool {
         !self.sent.borrow().lost
     }
 
-    /// It is not sent again.
+    /// Releases the copies: it will not be sent again.
     pub(crate) fn forget(&self) {
         let mut sent = self.sent.borrow_mut();
         let ended = sent.ended;
-        // What is still to be sent again goes out all the same.
+        // A repetition in progress continues.
         if !sent.again && !sent.trailers_again {
             self.all.give(sent.memory);
-            *sent = Sent { touched: true, lost: true, ended, ..Sent::default() };
+            *sent = SentCopy { touched: true, lost: true, ended, ..SentCopy::default() };
         } else {
             sent.lost = true;
         }
     }
 
-    /// Begins at the front again; the number of this attempt.
+    /// Rewinds to the front; returns the number of the new attempt.
     fn rewind(&self) -> u32 {
         let mut sent = self.sent.borrow_mut();
         sent.join(&self.all);
@@ -140,14 +140,14 @@ impl<B> Kept<B> {
     }
 }
 
-impl<B> Drop for Kept<B> {
+impl<B> Drop for ReplayableBody<B> {
     fn drop(&mut self) {
         self.all.give(self.sent.borrow().memory);
     }
 }
 
 impl KeptBytes {
-    /// Keeps `n` bytes more, if there is room for them.
+    /// Reserves `n` bytes, if the bound permits.
     fn take(&self, n: usize) -> bool {
         let more = self.0.get() + n;
         if more <= ALL_KEPT {
@@ -161,13 +161,13 @@ impl KeptBytes {
     }
 }
 
-impl Sent {
-    /// How many bytes of data are kept.
+impl SentCopy {
+    /// Bytes of data kept.
     fn len(&self) -> usize {
         self.first.len() + self.rest.len()
     }
 
-    /// What comes next of what was sent before.
+    /// Returns the next part of what was sent before.
     fn next(&mut self) -> Option<Frame> {
         if std::mem::take(&mut self.again) {
             return Some(Frame::Data(self.first.clone()));
@@ -178,7 +178,7 @@ impl Sent {
         None
     }
 
-    /// Keeps a piece, while that is not too much.
+    /// Keeps a piece, within the bounds.
     fn keep(&mut self, frame: &Frame, all: &KeptBytes) {
         self.touched = true;
         if self.lost {
@@ -200,7 +200,7 @@ impl Sent {
         }
     }
 
-    /// Makes room for `more` bytes, if all bodies of the worker leave some.
+    /// Reserves memory for `more` bytes, within the bound of the worker.
     fn has_room(&mut self, more: usize, all: &KeptBytes) -> bool {
         let (before, wanted) = (self.rest.capacity(), self.rest.len() + more);
         if wanted > before {
@@ -214,7 +214,7 @@ impl Sent {
         true
     }
 
-    /// Puts together what was kept.
+    /// Joins the kept pieces.
     fn join(&mut self, all: &KeptBytes) {
         if self.rest.is_empty() {
             return;
@@ -225,36 +225,36 @@ impl Sent {
             return;
         }
         self.first = [&self.first[..], &rest].concat().into();
-        // It has no more than both had.
+        // The joined memory is not larger than both.
         all.give(self.memory - self.first.len());
         self.memory = self.first.len();
     }
 }
 
 impl<B> Outgoing<B> {
-    /// No body.
+    /// No body to send.
     pub(crate) fn empty() -> Self {
-        Outgoing { body: None, attempt: 0, progress: Progress::default() }
+        Outgoing { body: None, attempt: 0, progress: SendProgress::default() }
     }
 
-    /// The next attempt to send `kept`, from its front.
-    pub(crate) fn kept(kept: &Rc<Kept<B>>) -> Self {
-        Outgoing { attempt: kept.rewind(), body: Some(Rc::clone(kept)), progress: Progress::default() }
+    /// Starts the next attempt to send `kept`, from its front.
+    pub(crate) fn kept(kept: &Rc<ReplayableBody<B>>) -> Self {
+        Outgoing { attempt: kept.rewind(), body: Some(Rc::clone(kept)), progress: SendProgress::default() }
     }
 
-    /// How it comes along.
-    pub(crate) fn progress(&self) -> &Progress {
+    /// Progress of the request.
+    pub(crate) fn progress(&self) -> &SendProgress {
         &self.progress
     }
 
-    /// The body, if there is one and this attempt has it.
-    fn current(&self) -> Option<&Kept<B>> {
+    /// The body, if there is one and this is its current attempt.
+    fn current(&self) -> Option<&ReplayableBody<B>> {
         self.body.as_deref().filter(|kept| kept.attempt.get() == self.attempt)
     }
 }
 
 impl<B: RequestBody> Outgoing<B> {
-    /// The next piece: what was sent before, and then what follows.
+    /// Returns the next piece: first what was sent before, then the rest.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, B::Error>>> {
         let frame = match self.current() {
             None => Poll::Ready(None),
@@ -283,14 +283,14 @@ impl<B: RequestBody> Outgoing<B> {
         frame
     }
 
-    /// Whether nothing more comes.
+    /// Returns true if nothing follows.
     pub(crate) fn is_end_stream(&self) -> bool {
         let Some(kept) = self.current() else { return true };
         let sent = kept.sent.borrow();
         !sent.again && !sent.trailers_again && (sent.ended || kept.body.borrow().is_end_stream())
     }
 
-    /// What is known of the length of what comes.
+    /// Remaining length, if known.
     pub(crate) fn length(&self) -> Option<u64> {
         let Some(kept) = self.current() else { return Some(0) };
         let sent = kept.sent.borrow();
@@ -310,7 +310,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of these pieces, the last of them trailers where `trailers`.
+    /// A body of these pieces, with trailers if `trailers` is set.
     struct Pieces {
         left: VecDeque<Bytes>,
         trailers: bool,
@@ -336,18 +336,21 @@ mod tests {
         }
     }
 
-    fn kept(sizes: &[usize], trailers: bool) -> Rc<Kept<Pieces>> {
+    fn kept(sizes: &[usize], trailers: bool) -> Rc<ReplayableBody<Pieces>> {
         let piece = |(at, size): (usize, &usize)| Bytes::from(vec![b'a' + at as u8; *size]);
-        Kept::new(Pieces { left: sizes.iter().enumerate().map(piece).collect(), trailers }, &Rc::default())
+        ReplayableBody::new(
+            Pieces { left: sizes.iter().enumerate().map(piece).collect(), trailers },
+            &Rc::default(),
+        )
     }
 
-    /// However many bodies there are, only so much of them is kept; the others are sent all the same.
+    /// With any number of bodies, the kept bytes are bounded; the others are sent all the same.
     #[test]
     fn all_bodies_of_a_worker_are_bounded_together() {
         let all: Rc<KeptBytes> = Rc::default();
         let body = || {
             let left = [Bytes::from(vec![1; KEPT / 2]), Bytes::from(vec![2; KEPT / 2])].into();
-            let kept = Kept::new(Pieces { left, trailers: false }, &all);
+            let kept = ReplayableBody::new(Pieces { left, trailers: false }, &all);
             let sent = read(&mut Outgoing::kept(&kept), 3);
             assert_eq!((sent.0.len(), sent.2), (KEPT, true));
             kept
@@ -355,7 +358,7 @@ mod tests {
         let mut bodies: Vec<_> = (0..300).map(|_| body()).collect();
         assert_eq!(bodies.iter().filter(|kept| kept.is_whole()).count(), ALL_KEPT / KEPT);
         assert_eq!(all.0.get(), ALL_KEPT);
-        // The response has begun, or the request is over: there is room for another.
+        // The response has begun, or the request is over: the next body can be kept.
         bodies[0].forget();
         bodies[1].forget();
         bodies.truncate(254);
@@ -365,7 +368,7 @@ mod tests {
         assert_eq!(all.0.get(), 0);
     }
 
-    /// Up to so many frames of an attempt: the data, and whether trailers or the end came.
+    /// At most `most` frames of an attempt: the data, and flags for trailers and the end.
     fn read(outgoing: &mut Outgoing<Pieces>, most: usize) -> (Vec<u8>, bool, bool) {
         let (mut data, mut trailers) = (Vec::new(), false);
         for _ in 0..most {
@@ -381,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_sent_again_and_then_the_rest() {
+    fn a_retry_sends_the_kept_part_and_then_the_rest() {
         let whole = [b"aaa".as_slice(), b"bb", b"c"].concat();
         for trailers in [false, true] {
             for used in 0..6 {
@@ -391,17 +394,17 @@ mod tests {
                 assert_eq!((kept.is_touched(), kept.is_whole()), (used > 0, true));
                 let mut second = Outgoing::kept(&kept);
                 assert_eq!(read(&mut second, 1).0.len(), [3, 3, 5, 6, 6, 6][used]);
-                // A third time, from the middle of the second.
+                // A third attempt, from the middle of the second.
                 let mut third = Outgoing::kept(&kept);
                 assert_eq!(read(&mut third, 9), (whole.clone(), trailers, true), "{used}");
-                // The older ones get nothing more, and take nothing.
+                // Older attempts get no data, and consume none.
                 assert_eq!(read(&mut first, 9), (Vec::new(), false, true));
                 assert!(third.is_end_stream() && second.is_end_stream());
             }
         }
     }
 
-    /// Memory that tells when it is gone.
+    /// Memory that reports when it is freed.
     struct Large(Vec<u8>, Arc<AtomicBool>);
 
     impl AsRef<[u8]> for Large {
@@ -416,15 +419,15 @@ mod tests {
         }
     }
 
-    /// A piece may be a small part of large memory, which is not held on to.
+    /// A piece may be a small slice of large memory, which must not be retained.
     #[test]
-    fn what_is_kept_holds_on_to_nothing_larger() {
+    fn kept_pieces_do_not_retain_larger_memory() {
         let gone = Arc::new(AtomicBool::new(false));
         let large = Bytes::from_owner(Large(vec![b'a'; 1 << 20], Arc::clone(&gone)));
         let left = [large.slice(5..15), large.slice(20..1020)].into();
         drop(large);
         let all: Rc<KeptBytes> = Rc::default();
-        let kept = Kept::new(Pieces { left, trailers: false }, &all);
+        let kept = ReplayableBody::new(Pieces { left, trailers: false }, &all);
         let mut outgoing = Outgoing::kept(&kept);
         assert_eq!(read(&mut outgoing, 3).0.len(), 1010);
         assert!(gone.load(Ordering::Relaxed), "a MiB is held for ten bytes");
@@ -435,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_let_go() {
+    fn kept_bytes_are_bounded_and_released() {
         let fits = kept(&[KEPT - 1, 1], false);
         read(&mut Outgoing::kept(&fits), 9);
         assert!(fits.is_whole());

@@ -1,4 +1,4 @@
-//! The connections of a worker to one server: those that lie idle, and those that are shared.
+//! Connections of a worker to one server: idle ones, and shared ones.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -7,49 +7,50 @@ use std::time::Duration;
 
 use offramp_net::clock::coarse_ms;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::h2::{CONFIG, Http2Connection, Http2Stream};
 use super::line::{Http1Connection, ReadBuffers, RequestBody};
 use super::watch::after;
 use crate::admission::Owner;
 use crate::backend::PoolLimits;
-use crate::connect::Reason;
-use crate::link::Link;
+use crate::fault::ConnectFault;
+use crate::link::ServerStream;
 
-/// The connections to one server.
+/// Connections to one server.
 pub(crate) struct ServerPool<B: RequestBody> {
-    /// Whose connections they are: nobody else's as long as they are here.
+    /// Owner of the server's address, reserved while connections exist.
     pub(super) owner: Owner,
-    /// The memory for first reads, of the worker.
+    /// The worker's memory for first reads.
     buffers: Rc<ReadBuffers>,
     idle: RefCell<Vec<Idle<B>>>,
     shared: RefCell<Vec<Rc<Http2Connection>>>,
-    /// The bounds of the newest snapshot.
+    /// Bounds of the newest snapshot.
     most: Cell<u32>,
     timeout: Cell<Duration>,
-    /// How many backends of snapshots have the server.
+    /// Number of backends, over all snapshots, with the server.
     backends: Cell<u32>,
-    /// Nothing is kept any more: its server has left the configuration.
+    /// Set once its server has left the configuration: nothing is kept any more.
     closed: Cell<bool>,
-    /// How many streams the server allowed last on a connection.
+    /// Last known maximum of streams per connection.
     streams: Cell<u32>,
-    /// Whether a shared connection is being made.
+    /// Set while a shared connection is being made.
     connecting: Cell<bool>,
     connected: Notify,
-    /// The latest failure to make one, counted.
-    failed: RefCell<(u64, Reason)>,
-    /// Whether the server last agreed on HTTP/1.1 where both were offered: then nobody waits for a shared connection.
+    failed: RefCell<FailedConnect>,
+    /// Set if the server last chose HTTP/1.1 when both were offered: requests then do not wait for a shared
+    /// connection.
     lines: Cell<bool>,
 }
 
-/// A connection that was made.
+/// A connection that was just made.
 pub(crate) enum NewConnection<B: RequestBody> {
     Http1(Box<Http1Connection<B>>),
     Http2(Rc<Http2Connection>),
 }
 
-/// A connection that can be used.
-pub(crate) enum Pooled<B: RequestBody> {
+/// A connection for one request.
+pub(crate) enum PooledConnection<B: RequestBody> {
     Http1(Box<Http1Connection<B>>),
     Http2(Http2Stream),
 }
@@ -73,41 +74,45 @@ impl<B: RequestBody> ServerPool<B> {
             streams: Cell::new(CONFIG.max_streams),
             connecting: Cell::new(false),
             connected: Notify::new(),
-            failed: RefCell::new((0, Reason::NoAddress)),
+            failed: RefCell::new(FailedConnect {
+                count: 0,
+                reason: ConnectFault::NoAddress,
+                patience: Duration::ZERO,
+            }),
             lines: Cell::new(false),
         })
     }
 
-    /// A connection of HTTP/1.1 on `link`.
-    pub(crate) fn line(&self, link: Link) -> Box<Http1Connection<B>> {
+    /// Creates an HTTP/1.1 connection on `link`.
+    pub(crate) fn line(&self, link: ServerStream) -> Box<Http1Connection<B>> {
         Box::new(Http1Connection::new(link, Rc::clone(&self.buffers)))
     }
 
-    /// Keeps to `limits` from now on.
+    /// Applies `limits` from now on.
     pub(crate) fn limit(&self, limits: &PoolLimits) {
         self.most.set(limits.idle);
         self.timeout.set(limits.idle_timeout);
     }
 
-    /// A backend begins to have the server.
+    /// Adds a backend with the server.
     pub(crate) fn enter(&self) {
         self.backends.set(self.backends.get() + 1);
     }
 
-    /// One has it no more.
+    /// Removes a backend with the server.
     pub(crate) fn leave(&self) {
         self.backends.set(self.backends.get() - 1);
     }
 
-    /// Whether any has it.
+    /// Returns true if any backend has the server.
     pub(crate) fn is_used(&self) -> bool {
         self.backends.get() > 0
     }
 
-    /// The connection that was put here last and is still good: the others may time out.
+    /// Takes the most recently used live connection, so that the others may time out.
     pub(crate) fn take(&self) -> Option<Box<Http1Connection<B>>> {
         loop {
-            // Not borrowed while it is looked at or dropped.
+            // The pool is not borrowed while a connection is checked or dropped.
             let mut idle = self.idle.borrow_mut().pop()?;
             if idle.line.is_alive() {
                 return Some(idle.line);
@@ -124,12 +129,12 @@ impl<B: RequestBody> ServerPool<B> {
         self.idle.borrow_mut().push(Idle { line, since: coarse_ms() });
     }
 
-    /// Closes what has been idle for too long, and what the server has closed.
+    /// Closes connections that have been idle for too long, or that the server has closed.
     pub(crate) fn sweep(&self, now: u64) {
         let timeout = self.timeout.get();
         let all = self.idle.take();
         let kept = all.into_iter().filter_map(|mut idle| {
-            // Looking also forgets whom the socket would wake: a task that has ended is kept by it.
+            // The check also drops the socket's waker, which would retain a finished task.
             let alive = idle.line.is_alive();
             if alive && after(idle.since, timeout) > now {
                 idle.line.rest();
@@ -141,7 +146,7 @@ impl<B: RequestBody> ServerPool<B> {
             None
         });
         let kept: Vec<_> = kept.collect();
-        // Dropping the others has put nothing here.
+        // Dropping the others has added nothing.
         *self.idle.borrow_mut() = kept;
         let over = |shared: &Rc<Http2Connection>| {
             shared.idle_since().is_some_and(|since| after(since, timeout) <= now)
@@ -149,26 +154,26 @@ impl<B: RequestBody> ServerPool<B> {
         self.shared.borrow_mut().retain(|shared| shared.is_alive() && !over(shared));
     }
 
-    /// How many connections lie here.
+    /// Number of idle and shared connections.
     pub(crate) fn len(&self) -> usize {
         self.idle.borrow().len() + self.shared.borrow().len()
     }
 
-    /// Whether anything lies here.
+    /// Returns true without connections.
     pub(crate) fn is_empty(&self) -> bool {
         self.idle.borrow().is_empty() && self.shared.borrow().is_empty()
     }
 
-    /// Closes what is idle, and keeps nothing from now on. What is in use is finished.
+    /// Closes idle connections, and keeps none from now on. Requests under way are finished.
     pub(crate) fn close(&self) {
         self.closed.set(true);
-        // Not borrowed while they are closed.
+        // The pool is not borrowed while they are closed.
         let idle = self.idle.take();
         idle.into_iter().for_each(|mut idle| idle.line.part());
         self.shared.take();
     }
 
-    /// Whether nothing is kept any more.
+    /// Returns true once nothing is kept any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.get()
     }
@@ -178,7 +183,7 @@ impl<B: RequestBody> ServerPool<B> {
         self.shared.borrow().iter().find_map(Http2Connection::stream)
     }
 
-    /// How many streams the server is taken to allow on a new connection, until it says so.
+    /// Assumed maximum of streams on a new connection, until the server announces it.
     pub(crate) fn streams_allowed(&self) -> u32 {
         if let Some(allowed) = self.shared.borrow().iter().rev().find_map(|shared| shared.allowed()) {
             let most = CONFIG.max_streams;
@@ -187,51 +192,66 @@ impl<B: RequestBody> ServerPool<B> {
         self.streams.get()
     }
 
-    /// A stream; where all connections are full `make` makes another one, one at a time. It may turn out to be one of
-    /// HTTP/1.1, where the server chooses.
+    /// Returns a stream; if all connections are full, `make` makes another one, one at a time, for which other requests
+    /// wait up to their own `patience`. It may turn out to be HTTP/1.1, if the server chooses.
     pub(crate) async fn stream_or(
         &self,
-        make: impl AsyncFn() -> Result<NewConnection<B>, Reason>,
-    ) -> Result<Pooled<B>, Reason> {
+        patience: Duration,
+        make: impl AsyncFn() -> Result<NewConnection<B>, ConnectFault>,
+    ) -> Result<PooledConnection<B>, ConnectFault> {
         loop {
             if let Some(stream) = self.stream() {
-                return Ok(Pooled::Http2(stream));
+                return Ok(PooledConnection::Http2(stream));
             }
             let alone = self.lines.get();
             if alone || !self.connecting.replace(true) {
                 let _connecting = (!alone).then(|| Connecting(self));
-                let shared = match make().await.inspect_err(|reason| self.note(reason))? {
+                let shared = match make().await.inspect_err(|reason| self.note(reason, patience))? {
                     NewConnection::Http1(line) => {
                         self.lines.set(true);
-                        return Ok(Pooled::Http1(line));
+                        return Ok(PooledConnection::Http1(line));
                     }
                     NewConnection::Http2(connection) => connection,
                 };
                 self.lines.set(false);
-                // A server that allows no streams would have us connect for ever.
-                let stream = shared.stream().ok_or(Reason::Io(io::ErrorKind::ConnectionAborted.into()))?;
+                // A server that permits no streams would cause endless connecting.
+                let stream =
+                    shared.stream().ok_or(ConnectFault::Io(io::ErrorKind::ConnectionAborted.into()))?;
                 if !self.closed.get() {
                     self.shared.borrow_mut().push(shared);
                 }
-                return Ok(Pooled::Http2(stream));
+                return Ok(PooledConnection::Http2(stream));
             }
-            let before = self.failed.borrow().0;
-            self.connected.notified().await;
+            let before = self.failed.borrow().count;
+            if timeout(patience, self.connected.notified()).await.is_err() {
+                return Err(ConnectFault::Timeout);
+            }
             let failed = self.failed.borrow();
-            if failed.0 != before {
-                // Trying once more, each for itself, would only take longer.
-                return Err(failed.1.again());
+            // A timeout with less patience proves nothing.
+            let is_proof = !matches!(failed.reason, ConnectFault::Timeout) || failed.patience >= patience;
+            if failed.count != before && is_proof {
+                // Separate retries of every waiting request would only take longer.
+                return Err(failed.reason.again());
             }
         }
     }
 
-    fn note(&self, reason: &Reason) {
+    fn note(&self, reason: &ConnectFault, patience: Duration) {
         let mut failed = self.failed.borrow_mut();
-        *failed = (failed.0 + 1, reason.again());
+        *failed = FailedConnect { count: failed.count + 1, reason: reason.again(), patience };
     }
 }
 
-/// Ends the making of a connection, also where whoever made it has gone.
+/// Latest failure to make a connection, for the requests that waited for it.
+struct FailedConnect {
+    /// Number of failures so far.
+    count: u64,
+    reason: ConnectFault,
+    /// Timeout of the attempt.
+    patience: Duration,
+}
+
+/// Ends the making of a connection, also when its future is dropped.
 struct Connecting<'s, B: RequestBody>(&'s ServerPool<B>);
 
 impl<B: RequestBody> Drop for Connecting<'_, B> {

@@ -1,4 +1,4 @@
-//! What a worker has of connections to servers, and the one task that looks after them.
+//! A worker's connections to servers, and the task that maintains them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,63 +15,65 @@ use tokio::time::{sleep, timeout};
 use super::line::{ReadBuffers, RequestBody};
 use super::outgoing::KeptBytes;
 use super::pool::ServerPool;
-use super::watch::{TICK, Watch, after};
+use super::watch::{DeadlineTable, TICK, after};
 use crate::admission::PoolId;
 use crate::backend::Backend;
-use crate::health;
+use crate::ejection;
 use crate::per_worker::PerWorker;
 
-/// How often idle connections are looked at.
+/// Interval at which idle connections are checked.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// How long connections outlive the last snapshot with their backend: the next one may have the same servers, which is
-/// known when its first request comes.
+/// Time that connections outlive the last snapshot with their backend: the next one may have the same
+/// servers, which is known at its first request.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// How many backends, and how many servers, are looked at or let go before others have their turn: a snapshot may have
-/// thousands, each with connections that are closed.
+/// Number of backends, and of servers, that are checked or released before other tasks run: a snapshot may
+/// have thousands, each with connections to be closed.
 const PART: usize = 64;
 
-/// The connections of a worker to the servers of all backends. Cheap to clone. Belongs to the thread
-/// on which it was made, which must run a tokio runtime that can spawn local tasks.
+/// Connections of a worker to the servers of all backends. Cheap to clone. Belongs to the thread that created
+/// it, which must run a tokio runtime that can spawn local tasks.
 ///
-/// Backends need not be announced: the first request makes one known, and when the last snapshot with
-/// it is gone, its idle connections are closed a few seconds later, unless another snapshot has the same servers.
+/// Backends need not be registered: the first request does that, and after the last snapshot with a backend
+/// is gone, its idle connections are closed a few seconds later, unless another snapshot has the same
+/// servers.
 pub struct Pools<B: RequestBody> {
-    inner: Rc<Inner<B>>,
+    inner: Rc<PoolsInner<B>>,
 }
 
-pub(crate) struct Inner<B: RequestBody> {
+pub(crate) struct PoolsInner<B: RequestBody> {
     worker: usize,
-    /// By the address of the backend, which no other has as long as its state is here.
+    /// By the address of the backend, which is unique while its state exists.
     states: RefCell<HashMap<usize, Rc<BackendState<B>>, RandomState>>,
     server_pools: RefCell<HashMap<PoolId, Rc<ServerPool<B>>, RandomState>>,
-    /// Those that clients have for themselves: they are swept like the others.
+    /// Pools of single client connections, which are swept like the others.
     private: RefCell<Vec<(PoolId, Weak<ServerPool<B>>)>>,
-    watch: Rc<Watch>,
-    /// The memory for first reads of responses.
+    watch: Rc<DeadlineTable>,
+    /// Memory for first reads of responses.
     buffers: Rc<ReadBuffers>,
-    /// What is kept of bodies that may have to be sent again.
+    /// Bytes kept of bodies that may have to be sent again.
     bodies: Rc<KeptBytes>,
-    /// Whether the task that keeps deadlines and pools runs.
+    /// Set while the maintenance task runs.
     kept: Cell<bool>,
 }
 
-/// The state that a worker keeps of one backend of one snapshot.
+/// A worker's state of one backend of one snapshot.
 pub(crate) struct BackendState<B: RequestBody> {
-    /// Snapshots have the backend, and who uses it. No worker does for others: all would keep it for each other, for ever.
+    /// Weak, since snapshots and requests own the backend: with strong references the workers would keep it
+    /// alive for each other.
     backend: sync::Weak<Backend>,
-    /// Whether its servers are left alone when they fail.
+    /// Set if the backend ejects failing servers.
     ejects: bool,
     pub(crate) own: PerWorker,
-    /// By the server's place in the backend.
+    /// By the server's index in the backend.
     pub(crate) server_pools: Box<[Rc<ServerPool<B>>]>,
-    /// When it was first seen that nobody else has the backend, if that is so.
+    /// Time when the backend was first seen without other owners, if it has none.
     left: Cell<Option<u64>>,
 }
 
 impl<B: RequestBody> BackendState<B> {
-    /// Whether a snapshot has the backend, or a request that is under way, or did a moment ago.
+    /// Returns true if a snapshot or a request has the backend, or had it a moment ago.
     fn is_wanted(self: &Rc<Self>, now: u64) -> bool {
         if self.backend.strong_count() > 0 || Rc::strong_count(self) > 1 {
             self.left.set(None);
@@ -89,11 +91,11 @@ impl<B: RequestBody> Drop for BackendState<B> {
     }
 }
 
-/// A look at everything, part by part: the servers that are to be looked at yet.
+/// A sweep in parts: the servers that are not checked yet.
 struct Round<B: RequestBody>(Option<Vec<(PoolId, Rc<ServerPool<B>>)>>);
 
-/// The connections that one client connection has for itself, because each begins with a header that
-/// names it. To be kept as long as the client's connection.
+/// Connections reserved for one client connection, because each begins with a header that names the client.
+/// Keep it as long as the client's connection.
 pub struct PrivateConnections<B: RequestBody> {
     prologue: Bytes,
     server_pools: RefCell<Vec<(PoolId, Rc<ServerPool<B>>)>>,
@@ -106,10 +108,10 @@ impl<B: RequestBody> Clone for Pools<B> {
 }
 
 impl<B: RequestBody> Pools<B> {
-    /// The pools of worker `worker`, counted from 0.
+    /// Creates the pools of worker `worker`, counted from 0.
     #[must_use]
     pub fn new(worker: usize) -> Self {
-        let inner = Inner {
+        let inner = PoolsInner {
             worker,
             states: RefCell::default(),
             server_pools: RefCell::default(),
@@ -122,7 +124,7 @@ impl<B: RequestBody> Pools<B> {
         Pools { inner: Rc::new(inner) }
     }
 
-    pub(crate) fn watch(&self) -> &Rc<Watch> {
+    pub(crate) fn watch(&self) -> &Rc<DeadlineTable> {
         &self.inner.watch
     }
 
@@ -130,7 +132,7 @@ impl<B: RequestBody> Pools<B> {
         &self.inner.bodies
     }
 
-    /// The state of `backend`, made where there is none.
+    /// The state of `backend`, created on demand.
     pub(crate) fn state(&self, backend: &Arc<Backend>) -> Rc<BackendState<B>> {
         let key = Arc::as_ptr(backend) as usize;
         if let Some(state) = self.inner.states.borrow().get(&key) {
@@ -156,7 +158,7 @@ impl<B: RequestBody> Pools<B> {
         state
     }
 
-    /// Makes sure that somebody looks after deadlines from now on.
+    /// Makes sure that the maintenance task runs.
     pub(crate) fn attend(&self) {
         self.inner.watch.call();
         if !self.inner.kept.replace(true) {
@@ -164,15 +166,15 @@ impl<B: RequestBody> Pools<B> {
         }
     }
 
-    /// How many connections lie idle or are shared, over all servers.
+    /// Number of idle and shared connections, over all servers.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.inner.server_pools.borrow().values().map(|pool| pool.len()).sum()
     }
 }
 
-impl<B: RequestBody> Inner<B> {
-    /// The next part of a look at everything; whether it was the last.
+impl<B: RequestBody> PoolsInner<B> {
+    /// Performs the next part of a sweep; returns true after the last one.
     fn sweep(&self, now: u64, Round(servers): &mut Round<B>) -> bool {
         let Some(left) = servers else {
             let mut gone = 0;
@@ -188,11 +190,12 @@ impl<B: RequestBody> Inner<B> {
             return false;
         };
         for (id, pool) in left.drain(left.len().saturating_sub(PART)..) {
-            // A backend of a new snapshot may have no request yet; its servers are those of before.
+            // A backend of a new snapshot may have had no request yet; its servers are those of the previous
+            // one.
             if pool.is_used() || pool.owner.is_there() {
                 pool.sweep(now);
             } else {
-                // The server has left the configuration. What is under way is finished.
+                // The server has left the configuration. Requests under way are finished.
                 pool.close();
                 self.server_pools.borrow_mut().remove(&id);
             }
@@ -213,11 +216,12 @@ impl<B: RequestBody> Inner<B> {
         true
     }
 
-    /// Calls those who wait for a server where one's ejection ended between two looks: nobody else knows of it.
-    fn note_returns(&self, (before, now): (u64, u64)) {
+    /// Wakes requests that wait for a server whose ejection ended between two ticks; nothing else reports
+    /// that.
+    fn note_returns(&self, before: u64, now: u64) {
         for state in self.states.borrow().values().filter(|state| state.ejects) {
             if let Some(backend) = state.backend.upgrade() {
-                health::note_returns(&backend, before, now);
+                ejection::note_returns(&backend, before, now);
             }
         }
     }
@@ -230,21 +234,21 @@ impl<B: RequestBody> Inner<B> {
     }
 }
 
-impl<B: RequestBody> Drop for Inner<B> {
+impl<B: RequestBody> Drop for PoolsInner<B> {
     fn drop(&mut self) {
-        // The keeper finds nothing to keep.
+        // The maintenance task finds the pools gone and ends.
         self.watch.sleep().notify_one();
     }
 }
 
-/// Looks after deadlines and idle connections for as long as there are pools.
-async fn keep<B: RequestBody>(inner: Weak<Inner<B>>) {
+/// Maintains deadlines and idle connections while the pools exist.
+async fn keep<B: RequestBody>(inner: Weak<PoolsInner<B>>) {
     let (mut seen, mut swept, mut ticked) = (0, coarse_ms(), coarse_ms());
     loop {
         let Some(pools) = inner.upgrade() else { return };
         let now = coarse_ms();
         pools.watch.tick(now);
-        pools.note_returns((ticked, now));
+        pools.note_returns(ticked, now);
         ticked = now;
         if after(swept, SWEEP) <= now {
             let mut round = Round(None);
@@ -253,7 +257,7 @@ async fn keep<B: RequestBody>(inner: Weak<Inner<B>>) {
             }
             swept = now;
         }
-        // Requests that come and go between two looks count as well.
+        // Requests that begin and end between two ticks count, too.
         let busy = pools.watch.len() > 0 || pools.watch.calls() != seen;
         seen = pools.watch.calls();
         if busy {
@@ -272,7 +276,7 @@ async fn keep<B: RequestBody>(inner: Weak<Inner<B>>) {
 }
 
 impl<B: RequestBody> PrivateConnections<B> {
-    /// None yet; each will begin with `prologue`.
+    /// Creates an empty set; each connection will begin with `prologue`.
     #[must_use]
     pub fn new(prologue: impl Into<Bytes>) -> Self {
         PrivateConnections { prologue: prologue.into(), server_pools: RefCell::default() }
@@ -282,16 +286,16 @@ impl<B: RequestBody> PrivateConnections<B> {
         &self.prologue
     }
 
-    /// Those to one server; `pools` look after what lies idle there.
+    /// The pool for one server; `pools` maintain its idle connections.
     pub(crate) fn pool(&self, pools: &Pools<B>, backend: &Backend, server: usize) -> Rc<ServerPool<B>> {
         let id = backend.pool_id(server);
         let mut server_pools = self.server_pools.borrow_mut();
         if let Some((_, pool)) = server_pools.iter().find(|(known, pool)| *known == id && !pool.is_closed()) {
-            // A reload may have changed them.
+            // A reload may have changed the limits.
             pool.limit(&backend.limits);
             return Rc::clone(pool);
         }
-        // Those of servers, or of rules of TLS, that a reload has taken away.
+        // Pools of servers, or of TLS configurations, that a reload has removed.
         server_pools.retain(|(_, pool)| !pool.is_closed());
         let pool = ServerPool::new(&pools.inner.buffers, backend.owner(server));
         pool.limit(&backend.limits);
@@ -309,8 +313,8 @@ mod tests {
     use super::*;
     use crate::backend::Server;
 
-    /// A whole look, and the CPU time of its longest part.
-    fn look(pools: &Pools<String>, now: u64) -> Duration {
+    /// A whole sweep, and the CPU time of its longest part.
+    fn sweep_all(pools: &Pools<String>, now: u64) -> Duration {
         let (mut round, mut longest, mut ended) = (Round(None), Duration::ZERO, false);
         while !ended {
             let begun = thread_cpu();
@@ -320,7 +324,7 @@ mod tests {
         longest
     }
 
-    /// A reload takes the old backend away before a request makes the new one known.
+    /// A reload removes the old backend before a request registers the new one.
     #[test]
     fn connections_outlive_the_gap_between_two_snapshots() {
         let backend = || Backend::new("app", [Server::at(Address::Unix("/app.sock".into())).into()]);
@@ -330,24 +334,24 @@ mod tests {
         let new = Arc::new(new);
         let pool = Rc::downgrade(&pools.state(&old).server_pools[0]);
         let linger = u64::try_from(LINGER.as_millis()).unwrap();
-        look(&pools, 1_000);
+        sweep_all(&pools, 1_000);
         drop(old);
-        look(&pools, 2_000);
-        look(&pools, 2_000 + linger - 1);
+        sweep_all(&pools, 2_000);
+        sweep_all(&pools, 2_000 + linger - 1);
         assert!(
             Weak::ptr_eq(&pool, &Rc::downgrade(&pools.state(&new).server_pools[0])),
             "the servers are the same"
         );
-        look(&pools, 2_000 + linger);
+        sweep_all(&pools, 2_000 + linger);
         assert!(pool.upgrade().is_some());
-        // And no longer than that.
+        // They are closed after that time.
         drop(new);
-        look(&pools, 10_000);
-        look(&pools, 10_000 + linger);
+        sweep_all(&pools, 10_000);
+        sweep_all(&pools, 10_000 + linger);
         assert!(pool.upgrade().is_none() && pools.inner.states.borrow().is_empty());
     }
 
-    /// A reload changes nothing for a server that stays, though no request comes for long.
+    /// A reload changes nothing for a server that stays, even without requests for a long time.
     #[test]
     fn a_quiet_server_keeps_its_connections_over_a_reload() {
         let backend = || Backend::new("app", [Server::at(Address::Unix("/app.sock".into())).into()]);
@@ -357,18 +361,18 @@ mod tests {
         let pool = Rc::clone(&pools.state(&old).server_pools[0]);
         drop(old);
         for now in [1_000, 20_000, 40_000] {
-            look(&pools, now);
+            sweep_all(&pools, now);
         }
         assert!(pools.inner.states.borrow().is_empty() && !pool.is_closed());
         assert!(Rc::ptr_eq(&pool, &pools.state(&Arc::new(new)).server_pools[0]));
         // The state and the backend are gone after this.
         for now in [60_000, 80_000] {
-            look(&pools, now);
+            sweep_all(&pools, now);
         }
         assert!(pool.is_closed() && pools.inner.server_pools.borrow().is_empty());
     }
 
-    /// Each worker has a state of the backend, and none keeps it for the others.
+    /// Each worker has a state of the backend, and none keeps it alive for the others.
     #[test]
     fn workers_do_not_keep_a_backend_for_each_other() {
         let backend = Arc::new(Backend::new("app", [Server::at(Address::Unix("/app.sock".into())).into()]));
@@ -377,7 +381,7 @@ mod tests {
         workers.iter().for_each(|pools| drop(pools.state(&backend)));
         let look_at_all = |now| {
             for pools in &workers {
-                look(pools, now);
+                sweep_all(pools, now);
             }
         };
         look_at_all(1_000);
@@ -391,10 +395,10 @@ mod tests {
         }
     }
 
-    /// A look has parts, between which requests go on: the state of a backend is gone, and the connections to its servers are
-    /// not yet. A server that a snapshot brings meanwhile does not find them.
+    /// Requests run between the parts of a sweep: the state of a backend is gone, and the connections to its
+    /// servers are not yet. A server of a new snapshot must not find them.
     #[test]
-    fn no_server_gets_the_connections_of_one_that_is_gone() {
+    fn connections_of_a_removed_server_are_not_reused() {
         let backend =
             || Arc::new(Backend::new("app", [Server::at(Address::Tcp(([127, 0, 0, 1], 9).into())).into()]));
         let pools: Pools<String> = Pools::new(0);
@@ -402,7 +406,7 @@ mod tests {
         let old = backend();
         drop((pools.state(&old), private.pool(&pools, &old, 0)));
         drop(old);
-        look(&pools, 1_000);
+        sweep_all(&pools, 1_000);
         assert!(!pools.inner.sweep(20_000, &mut Round(None)));
         assert!(pools.inner.states.borrow().is_empty() && pools.inner.server_pools.borrow().len() == 1);
         let known = private.server_pools.borrow();
@@ -413,21 +417,21 @@ mod tests {
         }
     }
 
-    /// By CPU time, the best of some tries: it does not grow where the machine has no time.
+    /// Measures CPU time, the best of several tries, which does not depend on the load of the machine.
     #[test]
-    fn no_part_of_a_look_at_a_thousand_backends_is_long() {
+    fn every_part_of_a_sweep_of_a_thousand_backends_is_short() {
         let looks = || {
             let pools: Pools<String> = Pools::new(0);
             let server = |port| Server::at(Address::Tcp(([127, 0, 0, 1], port).into())).into();
             let backend = |number| Backend::new(format!("b{number}"), [server(number), server(number + 1)]);
             let all: Vec<_> = (0..1000).map(|number| Arc::new(backend(number))).collect();
             all.iter().for_each(|backend| drop(pools.state(backend)));
-            let stays = look(&pools, 1_000);
+            let stays = sweep_all(&pools, 1_000);
             assert_eq!(pools.inner.server_pools.borrow().len(), 2000);
             drop(all);
-            let lingers = look(&pools, 2_000);
+            let lingers = sweep_all(&pools, 2_000);
             assert_eq!(pools.inner.states.borrow().len(), 1000);
-            let goes = look(&pools, 20_000);
+            let goes = sweep_all(&pools, 20_000);
             assert!(pools.inner.states.borrow().is_empty() && pools.inner.server_pools.borrow().is_empty());
             stays.max(lingers).max(goes)
         };
@@ -436,14 +440,14 @@ mod tests {
         assert!(all.iter().min() < Some(&Duration::from_millis(1)), "{all:?}");
     }
 
-    /// Each reload has other connectors to servers with TLS. A client that stays has nothing of the old ones, and what
-    /// was closed is used no more.
+    /// Each reload has other connectors to servers with TLS. A long-lived client retains none of the old
+    /// ones, and closed pools are not reused.
     #[test]
-    fn connections_of_a_client_to_what_is_gone_are_forgotten() {
+    fn connections_of_a_client_to_removed_servers_are_dropped() {
         let pools: Pools<String> = Pools::new(0);
         let server = || Server::at(Address::Tcp(([127, 0, 0, 1], 9).into()));
         let private = PrivateConnections::new(Bytes::from_static(b"PROXY UNKNOWN\r\n"));
-        // All of them live, so that each has an address of its own.
+        // All of them live, so that each has a unique address.
         let mut all = Vec::new();
         for _ in 0..5 {
             let backend = Backend::new("app", [server().into()]);

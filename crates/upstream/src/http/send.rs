@@ -1,4 +1,4 @@
-//! A request's way to a server: choice, queue, connection, exchange, and another try where that is safe.
+//! The way of a request to a server: choice, queue, connection, exchange, and a retry if that is safe.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -16,42 +16,45 @@ use http::{Request, StatusCode};
 use offramp_http::head::{self, Fields, Known, Response};
 use offramp_net::clock::coarse_ms;
 
-use super::again::{Back, Verdict, judge, keep};
+use super::again::{Back, RetryVerdict, judge, keep};
 use super::body::ServerBody;
-use super::h2::{Exchange, Head as ServerHead, Http2Stream};
-use super::line::{Held, Http1Connection, InterimListener, Outbound, Received, RequestBody};
+use super::h2::{FinalHead, Http2Stream, StreamExchange};
+use super::line::{Http1Connection, InterimListener, Outbound, ReceivedHead, RequestBody, ResponseLease};
 use super::pool::ServerPool;
 use super::pools::{BackendState, Pools, PrivateConnections};
 use super::reach::{ServerConnection, connected, pooled};
 use super::watch::{Deadline, after};
-use crate::admission::{Denied, Permit, Wish, client_key, permit_later, permit_now};
-use crate::backend::{Backend, PoolLimits, Protocol};
-use crate::connect::{Progress, Reason};
-use crate::fault::{Failure, Fault};
-use crate::health::{self, Outcome};
-use crate::link::Link;
-use crate::pick::{HashKey, Policy, Tried, key};
+use crate::admission::{AdmissionError, Permit, PermitRequest, client_key, permit_later, permit_now};
+use crate::backend::{Backend, PoolLimits, ServerProtocol};
+use crate::connect::ConnectEvent;
+use crate::ejection;
+use crate::fault::{ConnectFault, FailedRequest, UpstreamFault};
+use crate::health::ServerOutcome;
+use crate::link::ServerStream;
+use crate::pick::{BalancePolicy, HashSource, Tried, key};
 use crate::sticky::{self, Tie};
 
-/// What is known of a request beside itself.
+/// Context of a request.
 pub struct Affinity<'a, B: RequestBody> {
-    /// The client's address, for consistent hashing.
+    /// Address of the client, for consistent hashing.
     pub client: Option<IpAddr>,
-    /// Whether the client came over TLS: a sticky cookie is then for TLS alone.
+    /// Set if the client uses TLS, which makes a sticky cookie `Secure`.
     pub tls: bool,
-    /// The connections to use instead of the worker's.
+    /// Connections to use instead of the worker's.
     pub private: Option<&'a PrivateConnections<B>>,
     /// Called when a server is picked, and for each attempt to connect.
-    pub progress: &'a dyn Fn(Progress<'_>),
-    /// Receives interim responses; without one they are dropped.
+    pub progress: &'a dyn Fn(ConnectEvent<'_>),
+    /// Receives interim responses; without a listener they are dropped.
     pub interim: Option<Arc<dyn InterimListener>>,
-    /// Times instead of those of the backend.
+    /// Timeouts that override those of the backend.
     pub timeouts: Timeouts,
 }
 
-/// Times of one request instead of those of its backend.
+/// Timeouts of one request that override those of its backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timeouts {
+    /// For one attempt to connect.
+    pub connect: Option<Duration>,
     /// From the request to the head of the response.
     pub response: Option<Duration>,
     /// Between two pieces of the response's body.
@@ -59,6 +62,10 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
+    pub(super) fn connect(self, limits: &PoolLimits) -> Duration {
+        self.connect.unwrap_or(limits.connect_timeout)
+    }
+
     fn response(self, limits: &PoolLimits) -> Duration {
         self.response.unwrap_or(limits.response_timeout)
     }
@@ -71,17 +78,17 @@ impl Timeouts {
 /// A request for a server: its head, which the caller may keep, and its body.
 #[derive(Debug)]
 pub struct ServerRequest<'r, B> {
-    head: Head<'r>,
+    head: HeadCow<'r>,
     body: B,
 }
 
 #[derive(Debug)]
-enum Head<'r> {
+enum HeadCow<'r> {
     Borrowed(&'r head::Request),
     Owned(Box<head::Request>),
 }
 
-impl Deref for Head<'_> {
+impl Deref for HeadCow<'_> {
     type Target = head::Request;
 
     fn deref(&self) -> &head::Request {
@@ -94,41 +101,41 @@ impl Deref for Head<'_> {
 
 impl<'r, B> From<(&'r head::Request, B)> for ServerRequest<'r, B> {
     fn from((head, body): (&'r head::Request, B)) -> Self {
-        Self { head: Head::Borrowed(head), body }
+        Self { head: HeadCow::Borrowed(head), body }
     }
 }
 
 impl<B> From<Request<B>> for ServerRequest<'_, B> {
     fn from(request: Request<B>) -> Self {
-        let head = Head::Owned(Box::new((&request).into()));
+        let head = HeadCow::Owned(Box::new((&request).into()));
         Self { head, body: request.into_body() }
     }
 }
 
-/// A response whose head has come.
+/// A response after its head was received.
 #[derive(Debug)]
-pub struct Answer<B: RequestBody> {
-    /// The response.
+pub struct UpstreamResponse<B: RequestBody> {
+    /// Head and body of the response.
     pub response: Response<ServerBody<B>>,
-    /// The server's place in its backend.
+    /// Index of the server in its backend.
     pub server: usize,
-    /// How many connections were tried.
+    /// Number of connections tried.
     pub tries: u16,
-    /// How long it waited while all servers were full; zero where it did not.
+    /// Time waited while all servers were full.
     pub queue: Duration,
-    /// How long connecting took; `None` where a connection of the pool did.
+    /// Duration of connecting; `None` for a pooled connection.
     pub connect: Option<Duration>,
-    /// The cookie that ties the client to this server, where it has to be set.
+    /// Cookie that ties the client to this server, if it has to be set.
     pub set_cookie: Option<HeaderValue>,
-    /// The connection, where the protocol changes with this response (101, or a CONNECT that was let through).
+    /// The connection, if the protocol is switched by this response (101, or an accepted CONNECT).
     pub tunnel: Option<Tunnel>,
 }
 
-/// A connection to a server that speaks HTTP no longer, and what is held of its server meanwhile.
+/// A connection to a server after a switch of the protocol, with its count on the server.
 pub struct Tunnel {
-    /// The connection.
-    pub link: Link,
-    /// What was read behind the response: the first bytes of the new protocol.
+    /// The connection to the server.
+    pub link: ServerStream,
+    /// Bytes read behind the response: the beginning of the new protocol.
     pub ahead: Bytes,
     _permit: Permit,
 }
@@ -139,21 +146,21 @@ impl fmt::Debug for Tunnel {
     }
 }
 
-/// What is to be sent of a request, while it is on no connection.
+/// The unsent part of a request while it is on no connection.
 #[allow(clippy::large_enum_variant)]
 enum Unsent<B: RequestBody> {
-    /// The body; the head was not written yet.
+    /// The body; the head was not encoded yet.
     New(B),
-    /// It was sent on an HTTP/1 connection, which gave it back.
+    /// A request returned by an HTTP/1 connection.
     Written(Outbound<B>),
-    /// It was on a stream of HTTP/2, which gave it back.
+    /// A request returned by an HTTP/2 stream.
     Returned(Back<B>),
 }
 
 /// A request under way.
 struct UpstreamRequest<'r, B: RequestBody> {
-    head: Head<'r>,
-    /// What is to be sent, while it is not on a connection.
+    head: HeadCow<'r>,
+    /// The unsent part, while the request is on no connection.
     unsent: Option<Unsent<B>>,
     pools: &'r Pools<B>,
     backend: &'r Arc<Backend>,
@@ -168,40 +175,42 @@ struct UpstreamRequest<'r, B: RequestBody> {
     connect: Option<Duration>,
 }
 
-/// How one attempt ended. Large, and moved once.
+/// Result of an attempt. Large, and moved once.
 #[allow(clippy::large_enum_variant)]
-enum Attempt<B: RequestBody> {
+enum AttemptResult<B: RequestBody> {
     Answered(Response<ServerBody<B>>, Option<Tunnel>),
-    /// Nothing of the request was used, and it is back: another server may have it.
-    Unreached(Reason),
-    /// The server had closed the connection, and the request is back: another connection may have it.
-    Stale(Fault, Permit),
-    /// The server says that it has done nothing with the request, which is back: another connection may have it, or
+    /// Nothing of the request was used, and it was returned: another server may get it.
+    Unreached(ConnectFault),
+    /// The server had closed the connection, and the request was returned: another connection may get it.
+    Stale(UpstreamFault, Permit),
+    /// The server has refused the request unprocessed, and it was returned: another connection may get it, or
     /// another server.
-    Refused(Fault, Permit),
-    Failed(Fault),
+    Refused(UpstreamFault, Permit),
+    Failed(UpstreamFault),
 }
 
 impl<B: RequestBody> Pools<B> {
     /// Sends a request to a server of `backend` and waits for the head of the response.
     ///
-    /// The request is sent as it is: its target, its `Host` and the absence of hop-by-hop headers are
-    /// the caller's business. A server that cannot be reached is replaced by the next one, whatever the
-    /// method, as nothing was sent. A connection of the pool that turns out to be closed is replaced
-    /// by a new one to another server, or to the same where there is no other, where the method is idempotent (RFC 9110
-    /// §9.2.2), nothing of the body was used and no byte of a response came; if that one is dropped in the same way,
-    /// another server is tried once more. A request that a server of HTTP/2 refused unseen is sent again
-    /// whatever its method (RFC 9113 §8.7), once to the same server and then to the others, where what was
-    /// sent of its body is not more than is kept.
+    /// The request is sent as it is: its target, its `Host` and the removal of hop-by-hop fields are up to
+    /// the caller.
+    ///
+    /// Retries: a server that cannot be reached is replaced by the next one, whatever the method, as nothing
+    /// was sent. A pooled connection that turns out to be closed is replaced by a new one to another server,
+    /// or to the same if there is no other, provided that the method is idempotent (RFC 9110 §9.2.2), nothing
+    /// of the body was used and no byte of a response came; if the new connection is dropped in the same way,
+    /// one more server is tried. A request that an HTTP/2 server refused unseen is sent again whatever its
+    /// method (RFC 9113 §8.7), once to the same server and then to the others, while the sent part of its
+    /// body is kept.
     ///
     /// # Errors
-    /// [`Failure`] says what to answer and whose fault it is.
+    /// A [`FailedRequest`], which determines the response and names the party at fault.
     pub fn send<'r, R: Into<ServerRequest<'r, B>>>(
         &'r self,
         backend: &'r Arc<Backend>,
         request: R,
         about: &'r Affinity<'r, B>,
-    ) -> impl Future<Output = Result<Answer<B>, Failure>> + use<'r, B, R> {
+    ) -> impl Future<Output = Result<UpstreamResponse<B>, FailedRequest>> + use<'r, B, R> {
         self.attend();
         let ServerRequest { head, body } = request.into();
         let names = || backend.servers.iter().map(|server| &*server.name);
@@ -221,7 +230,8 @@ impl<B: RequestBody> Pools<B> {
             queue: Duration::ZERO,
             connect: None,
         };
-        // What is taken in is kept once; the arguments of a function would be kept beside what becomes of them.
+        // Captured values are stored once; the arguments of an async function would be stored beside its
+        // locals.
         async move {
             match request.run().await {
                 Ok((response, tunnel)) => Ok(request.answer(response, tunnel)),
@@ -231,11 +241,11 @@ impl<B: RequestBody> Pools<B> {
     }
 }
 
-// A request carries the futures of these along, and they are moved as a whole: what is rare is boxed.
+// The futures of these are part of each request and moved as a whole, so rare state is boxed.
 impl<B: RequestBody> UpstreamRequest<'_, B> {
-    async fn run(&mut self) -> Result<(Response<ServerBody<B>>, Option<Tunnel>), Fault> {
-        let mut unreached: Option<Reason> = None;
-        let mut refused: Option<Fault> = None;
+    async fn run(&mut self) -> Result<(Response<ServerBody<B>>, Option<Tunnel>), UpstreamFault> {
+        let mut unreached: Option<ConnectFault> = None;
+        let mut refused: Option<UpstreamFault> = None;
         let (mut kept, mut again, mut aborts) = (None, false, 0_u8);
         loop {
             let permit = match kept.take() {
@@ -245,62 +255,63 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
                     None => Box::pin(self.acquire()).await,
                 }
                 .map_err(|reason| {
-                    let unreached = unreached.take().or(reason).unwrap_or(Reason::NoServerAlive);
-                    refused.take().unwrap_or(Fault::Connect(unreached))
+                    let unreached = unreached.take().or(reason).unwrap_or(ConnectFault::NoServerAlive);
+                    refused.take().unwrap_or(UpstreamFault::Connect(unreached))
                 })?,
             };
             let server = permit.server();
             if self.server != Some(server) {
-                (self.about.progress)(Progress::Picked(&self.backend.servers[server].name));
+                (self.about.progress)(ConnectEvent::Picked(&self.backend.servers[server].name));
             }
             self.server = Some(server);
             match self.attempt(permit, again).await {
-                Attempt::Answered(response, tunnel) => {
+                AttemptResult::Answered(response, tunnel) => {
                     self.note(server, outcome(response.status));
                     self.state.own.chooser.borrow_mut().note_success(server);
                     return Ok((response, tunnel));
                 }
-                Attempt::Unreached(reason) => {
-                    // The next server would fare no better, and this one did nothing wrong.
+                AttemptResult::Unreached(reason) => {
+                    // The next server would fail as well, and this one is not at fault.
                     if reason.is_ours() {
-                        return Err(Fault::Connect(reason));
+                        return Err(UpstreamFault::Connect(reason));
                     }
-                    self.note(server, Outcome::Bad);
+                    self.note(server, ServerOutcome::Bad);
                     self.state.own.chooser.borrow_mut().note_failure(server, Instant::now());
                     self.tried.insert(server);
                     unreached = Some(reason);
                     again = false;
                 }
-                Attempt::Stale(fault, held) => {
+                AttemptResult::Stale(fault, held) => {
                     aborts += 1;
                     let Some(next) = self.after_abort(held, aborts) else {
                         return Err(self.blame(server, fault));
                     };
                     (kept, again) = (Some(next), true);
                 }
-                Attempt::Refused(_, held) if !again => (kept, again) = (Some(held), true),
-                // It is going, and says so: the others may have room.
-                Attempt::Refused(fault, _) => {
+                AttemptResult::Refused(_, held) if !again => (kept, again) = (Some(held), true),
+                // The server is shutting down; the others may have capacity.
+                AttemptResult::Refused(fault, _) => {
                     self.tried.insert(server);
                     (refused, again) = (Some(fault), false);
                 }
-                Attempt::Failed(fault) => return Err(self.blame(server, fault)),
+                AttemptResult::Failed(fault) => return Err(self.blame(server, fault)),
             }
         }
     }
 
-    /// Notes a fault that the client learns of.
-    fn blame(&self, server: usize, fault: Fault) -> Fault {
-        if fault.is_the_servers() {
-            self.note(server, Outcome::Bad);
+    /// Records a fault that is reported to the client.
+    fn blame(&self, server: usize, fault: UpstreamFault) -> UpstreamFault {
+        if fault.blames_server() {
+            self.note(server, ServerOutcome::Bad);
         }
         fault
     }
 
-    /// Whom a request goes to, by a new connection, that a server has dropped unanswered. That server may have done no more
-    /// than close an idle connection, or it may be dead: another one gets the request where there is one. A request that
-    /// belongs to its server, by a cookie or a hash, stays there for one more try, as does one for which there are only
-    /// backups. Where a new connection was dropped as well, there is one more try with another server, and no third.
+    /// Selects the server for a retry, by a new connection, after a server has dropped a request unanswered.
+    /// That server may have closed an idle connection, or it may be dead: another one gets the request if
+    /// there is one. A request bound to its server by a cookie or a hash stays there for one more try, as
+    /// does one for which there are only backups. If a new connection was dropped as well, there is one more
+    /// try with another server, and no third.
     fn after_abort(&mut self, held: Permit, aborts: u8) -> Option<Permit> {
         let (server, bound) = (held.server(), self.key.is_some() || self.tied.is_some());
         if aborts > 2 {
@@ -317,28 +328,30 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
         }
     }
 
-    /// A permit, if there is one at once; `Err(None)`: nobody is left to be tried.
-    fn acquire_now(&self) -> Result<Option<Permit>, Option<Reason>> {
-        let wish = Wish { key: self.key, tied: self.tied.map(|tie| tie.server), tried: &self.tried };
-        permit_now(self.backend, &self.state.own, wish).map_err(Denied::reason)
+    /// Gets a permit, if there is one at once; `Err(None)`: no server is left to try.
+    fn acquire_now(&self) -> Result<Option<Permit>, Option<ConnectFault>> {
+        let request =
+            PermitRequest { key: self.key, tied: self.tied.map(|tie| tie.server), tried: &self.tried };
+        permit_now(self.backend, &self.state.own, request).map_err(AdmissionError::reason)
     }
 
-    /// A permit, after a wait.
-    async fn acquire(&mut self) -> Result<Permit, Option<Reason>> {
-        let wish = Wish { key: self.key, tied: self.tied.map(|tie| tie.server), tried: &self.tried };
+    /// Gets a permit, after a wait.
+    async fn acquire(&mut self) -> Result<Permit, Option<ConnectFault>> {
+        let request =
+            PermitRequest { key: self.key, tied: self.tied.map(|tie| tie.server), tried: &self.tried };
         let begun = Instant::now();
         let due = after(coarse_ms(), self.backend.limits.queue_timeout);
-        let later = permit_later(self.backend, &self.state.own, wish);
+        let later = permit_later(self.backend, &self.state.own, request);
         let permit = until(due, self.pools.watch().deadline(), later).await;
         self.queue += begun.elapsed();
         match permit {
-            Some(permit) => permit.map_err(Denied::reason),
-            None => Err(Some(Reason::QueueTimeout)),
+            Some(permit) => permit.map_err(AdmissionError::reason),
+            None => Err(Some(ConnectFault::QueueTimeout)),
         }
     }
 
-    /// One connection, one exchange; `again`: on a connection that is new.
-    async fn attempt(&mut self, permit: Permit, again: bool) -> Attempt<B> {
+    /// One connection, one exchange; `again` requires a new connection.
+    async fn attempt(&mut self, permit: Permit, again: bool) -> AttemptResult<B> {
         self.tries = self.tries.saturating_add(1);
         let server = permit.server();
         let pool = match self.about.private {
@@ -355,7 +368,7 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
                 self.connect = Some(self.connect.unwrap_or_default() + begun.elapsed());
                 match made {
                     Ok(connection) => connection,
-                    Err(reason) => return Attempt::Unreached(reason),
+                    Err(reason) => return AttemptResult::Unreached(reason),
                 }
             }
         };
@@ -365,14 +378,14 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
         }
     }
 
-    /// The version to be spoken. Where servers choose, a request that was written for one stays with it, and one that
-    /// asks for another protocol (RFC 9110 §7.8) is for HTTP/1.1.
-    fn protocol(&self) -> Protocol {
+    /// Version of HTTP to be used. If servers choose, a request encoded for one version stays with it, and
+    /// one that asks for another protocol (RFC 9110 §7.8) uses HTTP/1.1.
+    fn protocol(&self) -> ServerProtocol {
         match (self.backend.protocol, &self.unsent) {
-            (Protocol::Either, Some(Unsent::Written(_))) => Protocol::Http1,
-            (Protocol::Either, Some(Unsent::Returned(_))) => Protocol::Http2,
-            (Protocol::Either, Some(Unsent::New(_))) if self.head.fields.contains(Known::Upgrade) => {
-                Protocol::Http1
+            (ServerProtocol::Either, Some(Unsent::Written(_))) => ServerProtocol::Http1,
+            (ServerProtocol::Either, Some(Unsent::Returned(_))) => ServerProtocol::Http2,
+            (ServerProtocol::Either, Some(Unsent::New(_))) if self.head.fields.contains(Known::Upgrade) => {
+                ServerProtocol::Http1
             }
             (protocol, _) => protocol,
         }
@@ -385,59 +398,59 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
         pool: Rc<ServerPool<B>>,
         permit: Permit,
         again: bool,
-    ) -> Attempt<B> {
-        // On a new connection, too, once one was dropped: its server may be going.
+    ) -> AttemptResult<B> {
+        // Also for a new connection after a dropped one: its server may be shutting down.
         let pooled = line.is_reused() || again;
         match self.unsent.take() {
             Some(Unsent::New(body)) => {
-                // What another protocol will say is no content.
-                let announce =
-                    self.backend.protocol == Protocol::Either && !self.head.fields.contains(Known::Upgrade);
+                // Data of an upgraded protocol is not content.
+                let announce = self.backend.protocol == ServerProtocol::Either
+                    && !self.head.fields.contains(Known::Upgrade);
                 line.send(&self.head, body, announce);
             }
             Some(Unsent::Written(request)) => line.send_again(&self.head, request),
-            // It comes back before another attempt is made, and only a connection of its version is made for it.
-            Some(Unsent::Returned(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
+            // A returned request gets a connection of its own version only.
+            Some(Unsent::Returned(_)) | None => return AttemptResult::Unreached(ConnectFault::NoServerAlive),
         }
         let limits = &self.backend.limits;
         let mut deadline = self.pools.watch().deadline();
         let (timeouts, interim) = (self.about.timeouts, self.about.interim.as_ref());
         match line.receive_head(interim, &mut deadline, timeouts.response(limits)).await {
-            Ok(Received::Response(response)) => {
-                let held = Held {
+            Ok(ReceivedHead::Response(response)) => {
+                let held = ResponseLease {
                     pool,
                     _permit: permit,
                     deadline,
                     patience: timeouts.body(limits),
                     moved: coarse_ms(),
                 };
-                Attempt::Answered(response.map(|()| ServerBody::of_line(line, held)), None)
+                AttemptResult::Answered(response.map(|()| ServerBody::of_line(line, held)), None)
             }
-            Ok(Received::Switched(response)) => {
+            Ok(ReceivedHead::Switched(response)) => {
                 let (link, ahead) = line.into_parts();
                 let tunnel = Tunnel { link, ahead, _permit: permit };
-                Attempt::Answered(response.map(|()| ServerBody::empty()), Some(tunnel))
+                AttemptResult::Answered(response.map(|()| ServerBody::empty()), Some(tunnel))
             }
             Err(fault) => match line.take_back(&fault, pooled) {
                 Some(request) => {
                     self.unsent = Some(Unsent::Written(request));
-                    Attempt::Stale(fault, permit)
+                    AttemptResult::Stale(fault, permit)
                 }
-                None => Attempt::Failed(fault),
+                None => AttemptResult::Failed(fault),
             },
         }
     }
 
     /// An exchange over HTTP/2.
-    async fn over_http2(&mut self, stream: Http2Stream, permit: Permit, again: bool) -> Attempt<B> {
+    async fn over_http2(&mut self, stream: Http2Stream, permit: Permit, again: bool) -> AttemptResult<B> {
         let pooled = stream.is_reused() || again;
         let body = match self.unsent.take() {
             Some(Unsent::New(body)) => keep(body, self.pools.kept_bodies()),
             Some(Unsent::Returned(back)) => back,
-            Some(Unsent::Written(_)) | None => return Attempt::Unreached(Reason::NoServerAlive),
+            Some(Unsent::Written(_)) | None => return AttemptResult::Unreached(ConnectFault::NoServerAlive),
         };
         let (body, copy) = body.pack(&self.head.method, pooled);
-        let mut exchange = Exchange::new(stream, body);
+        let mut exchange = StreamExchange::new(stream, body);
         let mut deadline = self.pools.watch().deadline();
         let limits = &self.backend.limits;
         let (timeouts, interim) = (self.about.timeouts, self.about.interim.as_ref());
@@ -448,32 +461,32 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
         match head {
             Ok(head) => {
                 copy.settle();
-                let ServerHead { response, .. } = *head;
+                let FinalHead { response, .. } = *head;
                 let body = ServerBody::of_stream(exchange, permit, deadline, timeouts.body(limits));
-                Attempt::Answered(response.map(|()| body), None)
+                AttemptResult::Answered(response.map(|()| body), None)
             }
             Err(broken) => match judge(broken, copy, exchange.stream()) {
-                Verdict::Over(fault) => Attempt::Failed(fault),
-                Verdict::Stale(fault, back) => {
+                RetryVerdict::Over(fault) => AttemptResult::Failed(fault),
+                RetryVerdict::Stale(fault, back) => {
                     self.unsent = Some(Unsent::Returned(back));
-                    Attempt::Stale(fault, permit)
+                    AttemptResult::Stale(fault, permit)
                 }
-                Verdict::Refused(fault, back) => {
+                RetryVerdict::Refused(fault, back) => {
                     self.unsent = Some(Unsent::Returned(back));
-                    Attempt::Refused(fault, permit)
+                    AttemptResult::Refused(fault, permit)
                 }
             },
         }
     }
 
-    fn answer(&self, response: Response<ServerBody<B>>, tunnel: Option<Tunnel>) -> Answer<B> {
-        // One has answered.
+    fn answer(&self, response: Response<ServerBody<B>>, tunnel: Option<Tunnel>) -> UpstreamResponse<B> {
+        // A server has responded, so it is set.
         let server = self.server.unwrap_or_default();
         let sticky =
             self.backend.sticky.as_ref().filter(|_| self.tied != Some(Tie { server, outdated: false }));
         let set_cookie =
             sticky.and_then(|sticky| sticky.set_cookie(&self.backend.servers[server].name, self.about.tls));
-        Answer {
+        UpstreamResponse {
             response,
             server,
             tries: self.tries,
@@ -484,37 +497,37 @@ impl<B: RequestBody> UpstreamRequest<'_, B> {
         }
     }
 
-    fn failure(self, fault: Fault) -> Failure {
+    fn failure(self, fault: UpstreamFault) -> FailedRequest {
         let server = self.server.map(|server| Arc::clone(&self.backend.servers[server].name));
-        Failure { fault, server, tries: self.tries, queue: self.queue, connect: self.connect }
+        FailedRequest { fault, server, tries: self.tries, queue: self.queue, connect: self.connect }
     }
 
-    fn note(&self, server: usize, outcome: Outcome) {
+    fn note(&self, server: usize, outcome: ServerOutcome) {
         if self.backend.ejection.is_some() {
-            health::note(self.backend, server, outcome, coarse_ms());
+            ejection::note(self.backend, server, outcome, coarse_ms());
         }
     }
 }
 
-/// What a status says of the server that sent it.
-fn outcome(status: StatusCode) -> Outcome {
+/// Outcome for the server that sent a status.
+fn outcome(status: StatusCode) -> ServerOutcome {
     match status {
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-            Outcome::Bad
+            ServerOutcome::Bad
         }
-        _ => Outcome::Good,
+        _ => ServerOutcome::Good,
     }
 }
 
-/// What a request is known by.
-fn hash_key(policy: &Policy, fields: &Fields, client: Option<IpAddr>) -> Option<u64> {
-    let Policy::Hash(by) = policy else { return None };
+/// Hash key of a request.
+fn hash_key(policy: &BalancePolicy, fields: &Fields, client: Option<IpAddr>) -> Option<u64> {
+    let BalancePolicy::Hash(by) = policy else { return None };
     let own = match by {
-        HashKey::Client => None,
-        HashKey::Cookie(name) => sticky::cookie(fields, name).map(key),
-        HashKey::Header(name) => fields.named(name.as_str().as_bytes()).next().map(key),
+        HashSource::Client => None,
+        HashSource::Cookie(name) => sticky::cookie(fields, name).map(key),
+        HashSource::Header(name) => fields.named(name.as_str().as_bytes()).next().map(key),
     };
-    // One that has no such thing goes where its client goes.
+    // Without the cookie or header, the client's address is the key.
     own.or_else(|| client.map(client_key))
 }
 

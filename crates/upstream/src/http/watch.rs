@@ -1,8 +1,8 @@
 //! Deadlines of requests, without a timer each.
 //!
-//! Whoever waits leaves its deadline and its waker here; one timer per worker looks every
-//! [`TICK`] for those that are due. A deadline is thus kept to a tenth of a second, and costs a slot in
-//! a table. A worker with nothing under way sleeps.
+//! A waiting task registers its deadline and its waker here; one timer per worker checks every [`TICK`] for
+//! those that are due. A deadline thus has a resolution of a tenth of a second, and costs a slot in a table.
+//! An idle worker has no timer.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,36 +12,36 @@ use std::time::Duration;
 use offramp_net::clock::{COARSE_MS, coarse_ms};
 use tokio::sync::Notify;
 
-/// How often deadlines are looked at while there are any.
+/// Interval at which deadlines are checked while there are any.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
-/// The deadlines of a worker.
+/// Deadlines of a worker.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    slots: RefCell<Vec<Option<Slot>>>,
+pub(crate) struct DeadlineTable {
+    slots: RefCell<Vec<Option<DeadlineSlot>>>,
     free: RefCell<Vec<usize>>,
-    /// How often somebody had a use for it.
+    /// Number of calls of [`DeadlineTable::call`].
     calls: Cell<u64>,
-    /// Whether somebody looks every [`TICK`] at the moment.
+    /// Set while the timer runs.
     awake: Cell<bool>,
     wanted: Rc<Notify>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct DeadlineSlot {
     due: u64,
     waker: Waker,
 }
 
-/// A deadline that is set while somebody waits.
+/// A deadline that is registered while its task waits.
 #[derive(Debug)]
 pub(crate) struct Deadline {
-    watch: Rc<Watch>,
+    watch: Rc<DeadlineTable>,
     slot: Option<usize>,
 }
 
-impl Watch {
-    /// Wakes whose deadline has come.
+impl DeadlineTable {
+    /// Wakes the tasks with a passed deadline.
     pub(crate) fn tick(&self, now: u64) {
         for slot in self.slots.borrow().iter().flatten() {
             if slot.due <= now {
@@ -50,12 +50,12 @@ impl Watch {
         }
     }
 
-    /// How many deadlines are set.
+    /// Number of registered deadlines.
     pub(crate) fn len(&self) -> usize {
         self.slots.borrow().len() - self.free.borrow().len()
     }
 
-    /// Something is about to begin that has deadlines: whoever looks after them has to be awake.
+    /// Announces a task with deadlines: the timer must run.
     pub(crate) fn call(&self) {
         self.calls.set(self.calls.get() + 1);
         if !self.awake.replace(true) {
@@ -63,26 +63,27 @@ impl Watch {
         }
     }
 
-    /// How often [`Watch::call`] was called.
+    /// Number of calls of [`DeadlineTable::call`].
     pub(crate) fn calls(&self) -> u64 {
         self.calls.get()
     }
 
-    /// Whoever looks falls asleep until the next call; what wakes it.
+    /// Stops the timer until the next call; returns the notification of it.
     pub(crate) fn sleep(&self) -> Rc<Notify> {
         self.awake.set(false);
         Rc::clone(&self.wanted)
     }
 
-    /// A deadline that is not set yet.
+    /// Creates an unregistered deadline.
     pub(crate) fn deadline(self: &Rc<Self>) -> Deadline {
         Deadline { watch: Rc::clone(self), slot: None }
     }
 }
 
 impl Deadline {
-    /// Has `waker` woken at `due`; `true` where that time is over. What `due` was counted from may have been later
-    /// than the coarse clock said, so it is over when it is so for certain: no wait is shorter than it should be.
+    /// Registers `waker` for `due`; returns true if that has passed. The start of the period may have been
+    /// later than the coarse clock showed, so it passes only when it certainly has: no wait is shorter than
+    /// requested.
     pub(crate) fn wait(&mut self, due: u64, waker: &Waker) -> bool {
         let due = due.saturating_add(COARSE_MS);
         if due <= coarse_ms() {
@@ -97,7 +98,7 @@ impl Deadline {
             return false;
         }
         self.watch.call();
-        let slot = Some(Slot { due, waker: waker.clone() });
+        let slot = Some(DeadlineSlot { due, waker: waker.clone() });
         let at = match self.watch.free.borrow_mut().pop() {
             Some(at) => {
                 slots[at] = slot;
@@ -122,7 +123,7 @@ impl Drop for Deadline {
     }
 }
 
-/// `duration` after `from`, in milliseconds of the coarse clock.
+/// The time `duration` after `from`, in milliseconds of the coarse clock.
 pub(crate) fn after(from: u64, duration: Duration) -> u64 {
     from.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
@@ -135,10 +136,10 @@ mod tests {
 
     #[test]
     fn no_wait_is_short() {
-        let watch = Rc::new(Watch::default());
+        let watch = Rc::new(DeadlineTable::default());
         let wait = Duration::from_millis(25);
         for _ in 0..20 {
-            // Begun anywhere within a tick of the coarse clock.
+            // Started anywhere within a tick of the coarse clock.
             let begun = Instant::now();
             let due = after(coarse_ms(), wait);
             while !watch.deadline().wait(due, Waker::noop()) {
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn slots_are_used_again() {
-        let watch = Rc::new(Watch::default());
+        let watch = Rc::new(DeadlineTable::default());
         let far = after(coarse_ms(), Duration::from_secs(3600));
         let mut first = watch.deadline();
         let mut second = watch.deadline();

@@ -1,87 +1,87 @@
-//! One worker's choices among the servers of a backend.
+//! Choices of one worker among the servers of a backend.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Picker, Policy, Standing, Tried, Use, hash};
+use super::{BalancePolicy, Picker, ServerStanding, Tried, Use, hash};
 
-/// How long a server is not the first choice after its first failure.
+/// Back-off after the first failure of a server, during which it is not the first choice.
 pub const BACK_OFF_START: Duration = Duration::from_secs(1);
 
-/// The longest back-off; each failure in a row doubles it up to here.
+/// Maximum back-off; each consecutive failure doubles it up to here.
 pub const BACK_OFF_LIMIT: Duration = Duration::from_secs(30);
 
-/// What is to be chosen for.
+/// Parameters of a choice.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'q> {
-    /// How.
-    pub policy: &'q Policy,
-    /// What the request is known by, for [`Policy::Hash`]; without it the policy is round robin.
+pub struct ChoiceParams<'q> {
+    /// Policy by which the first server is chosen.
+    pub policy: &'q BalancePolicy,
+    /// Hash key of the request, for [`BalancePolicy::Hash`]; without it the policy is round robin.
     pub key: Option<u64>,
-    /// Who was tried already.
+    /// Servers that were tried already.
     pub tried: &'q Tried,
-    /// When.
+    /// Current time, for back-offs.
     pub now: Instant,
 }
 
-/// What was chosen.
+/// Result of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picked {
     /// The server at this index.
     Server(usize),
-    /// There are servers to try, but they have as many requests as they may have.
+    /// There are servers to try, but all have their maximum of requests.
     Full,
-    /// All that may be tried were.
+    /// All permitted servers were tried.
     Exhausted,
     /// Every server is down or leaving.
     NoneAlive,
 }
 
-/// One worker's turn among the servers of a backend, and what it learnt of them.
+/// State of one worker for the servers of a backend.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     picker: Arc<Picker>,
-    states: Box<[State]>,
-    /// How many choices were made, to spread what falls to other servers than the first.
+    states: Box<[WorkerServerState]>,
+    /// Number of choices, which rotates the servers behind the first one.
     turn: usize,
-    /// The state of the generator of [`Policy::TwoChoices`].
+    /// State of the random generator of [`BalancePolicy::TwoChoices`].
     random: u64,
     since: Instant,
-    /// How many servers have failed since they last worked.
+    /// Number of servers that have failed and not succeeded since.
     troubled: usize,
 }
 
-/// What a worker knows of a server.
+/// A worker's state of a server.
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
-    /// The server's claim to the next connection: grows by its weight with each pick it takes part
-    /// in, and falls by the weight of all when it is picked.
+struct WorkerServerState {
+    /// Claim to the next connection: grows by the server's weight with each pick it takes part in, and falls
+    /// by the weight of all when it is picked.
     claim: i64,
-    /// The back-off that its last failure began, and its end.
+    /// Duration and end of the back-off after its last failure.
     back_off: Option<(Duration, Instant)>,
 }
 
-/// A server that may be chosen now, with what it weighs now and has to do.
+/// A server that may be chosen now, with its current weight and load.
 #[derive(Clone, Copy)]
-struct Open {
+struct EligibleServer {
     index: usize,
     weight: u64,
     load: u32,
 }
 
-impl Open {
-    /// Whether it has less to do for its weight than `other`.
-    fn is_freer_than(&self, other: &Open) -> bool {
+impl EligibleServer {
+    /// Returns true if it has less load in proportion to its weight than `other`.
+    fn is_less_loaded_than(&self, other: &EligibleServer) -> bool {
         u64::from(self.load) * other.weight < u64::from(other.load) * self.weight
     }
 }
 
 impl Chooser {
-    /// The state of worker `worker`, counted from 0. Workers start one server apart, lest the first
-    /// connection of each goes to the same one.
+    /// Creates the state of worker `worker`, counted from 0. Workers start one server apart, so that the
+    /// first connections of all do not go to the same one.
     #[must_use]
     pub fn new(picker: Arc<Picker>, worker: usize, now: Instant) -> Self {
-        let states = vec![State::default(); picker.len()].into();
+        let states = vec![WorkerServerState::default(); picker.len()].into();
         let mut this = Chooser {
             picker,
             states,
@@ -91,16 +91,16 @@ impl Chooser {
             troubled: 0,
         };
         let tried = Tried::default();
-        let question = Question { policy: &Policy::RoundRobin, key: None, tried: &tried, now };
+        let question = ChoiceParams { policy: &BalancePolicy::RoundRobin, key: None, tried: &tried, now };
         for _ in 0..worker % this.picker.len().max(1) {
-            this.next(question, |_| Standing::default());
+            this.next(question, |_| ServerStanding::default());
         }
         this.turn = worker;
         this
     }
 
-    /// The server to try next for a request that has tried `question.tried`.
-    pub fn next(&mut self, question: Question<'_>, standing: impl Fn(usize) -> Standing) -> Picked {
+    /// Chooses the next server for a request that has tried `question.tried`.
+    pub fn next(&mut self, question: ChoiceParams<'_>, standing: impl Fn(usize) -> ServerStanding) -> Picked {
         let count = self.states.len();
         let (mut best, mut alive, mut full) = (None, false, false);
         for index in 0..count {
@@ -108,7 +108,8 @@ impl Chooser {
             alive |= server.usage != Use::Never;
             let Some(tier) = self.tier(index, server.usage, question.now) else { continue };
             if !question.tried.contains(index) && best.is_none_or(|(least, _)| tier <= least) {
-                // A tier whose servers are all full is waited for; the next one is for outages.
+                // If all servers of a tier are full, the request waits for them; the next tier is for
+                // outages.
                 full = server.full && (full || best.is_none_or(|(least, _)| tier < least));
                 best = Some((tier, index));
             }
@@ -128,16 +129,16 @@ impl Chooser {
                 && !server.full
                 && !question.tried.contains(index);
             let weight = u64::from(this.picker.servers[index].weight.get()) * u64::from(server.share.max(1));
-            fits.then_some(Open { index, weight, load: server.load })
+            fits.then_some(EligibleServer { index, weight, load: server.load })
         };
         self.choose(question, open).map_or(Picked::Full, Picked::Server)
     }
 
-    /// Takes note that a connection to server `index` failed: it stops being the first choice for
-    /// [`BACK_OFF_START`], twice as long with each failure in a row, at most [`BACK_OFF_LIMIT`].
+    /// Records a failed connection to server `index`: it is not the first choice for [`BACK_OFF_START`],
+    /// doubled by each consecutive failure up to [`BACK_OFF_LIMIT`].
     ///
-    /// A failure during a back-off changes nothing: of many connections that fail together the first
-    /// counts, or a moment's outage would be punished like a long one.
+    /// A failure during a back-off changes nothing: of many connections that fail together only the first
+    /// counts; otherwise a short outage would have the back-off of a long one.
     pub fn note_failure(&mut self, index: usize, now: Instant) {
         let Some(state) = self.states.get_mut(index) else { return };
         let length = match state.back_off {
@@ -151,8 +152,7 @@ impl Chooser {
         state.back_off = Some((length, now + length));
     }
 
-    /// Takes note that a connection to server `index` succeeded: whatever went wrong before is
-    /// forgotten.
+    /// Records a successful connection to server `index`, which resets its back-off.
     pub fn note_success(&mut self, index: usize) {
         if self.troubled > 0
             && let Some(state) = self.states.get_mut(index)
@@ -161,26 +161,26 @@ impl Chooser {
         }
     }
 
-    /// Whether no server has failed since it last worked: the time does not matter then.
+    /// Returns true if no server has failed since its last success: the time does not matter then.
     #[must_use]
-    pub fn is_calm(&self) -> bool {
+    pub fn is_untroubled(&self) -> bool {
         self.troubled == 0
     }
 
-    /// When this state was made.
+    /// Time when this state was created.
     #[must_use]
     pub fn since(&self) -> Instant {
         self.since
     }
 
-    /// Whether server `index` is passed over as the first choice at `now`.
+    /// Returns true if server `index` is in its back-off at `now`.
     #[must_use]
     pub fn is_backing_off(&self, index: usize, now: Instant) -> bool {
         let end = self.states.get(index).and_then(|state| state.back_off).map(|(_, end)| end);
         end.is_some_and(|end| now < end)
     }
 
-    /// The tier of a server, from 0; `None`: it is not to be tried.
+    /// Tier of a server, from 0; `None` if it must not be tried.
     fn tier(&self, index: usize, usage: Use, now: Instant) -> Option<u8> {
         let trouble = match usage {
             Use::Never => return None,
@@ -190,13 +190,13 @@ impl Chooser {
         Some(2 * u8::from(trouble) + u8::from(self.picker.servers[index].backup))
     }
 
-    /// Chooses among those that `open` names.
+    /// Chooses among the servers for which `open` returns a value.
     fn choose(
         &mut self,
-        question: Question<'_>,
-        open: impl Fn(&Self, usize) -> Option<Open>,
+        question: ChoiceParams<'_>,
+        open: impl Fn(&Self, usize) -> Option<EligibleServer>,
     ) -> Option<usize> {
-        if let (Policy::Hash(_), Some(key)) = (question.policy, question.key) {
+        if let (BalancePolicy::Hash(_), Some(key)) = (question.policy, question.key) {
             return self.owner(key, open);
         }
         if !question.tried.is_empty() {
@@ -206,34 +206,39 @@ impl Chooser {
         }
         self.turn = self.turn.wrapping_add(1);
         match question.policy {
-            Policy::RoundRobin | Policy::Hash(_) => self.claim(open),
-            Policy::LeastConn => {
-                let freest = self.freest(&open)?;
-                let equal = |this: &Self, index| open(this, index).filter(|at| !freest.is_freer_than(at));
+            BalancePolicy::RoundRobin | BalancePolicy::Hash(_) => self.claim(open),
+            BalancePolicy::LeastConn => {
+                let least_loaded = self.least_loaded(&open)?;
+                let equal =
+                    |this: &Self, index| open(this, index).filter(|at| !least_loaded.is_less_loaded_than(at));
                 self.claim(equal)
             }
-            Policy::TwoChoices => {
+            BalancePolicy::TwoChoices => {
                 let first = self.drawn(None, &open)?;
                 let second = self.drawn(Some(first.index), &open);
-                Some(second.filter(|second| second.is_freer_than(&first)).unwrap_or(first).index)
+                Some(second.filter(|second| second.is_less_loaded_than(&first)).unwrap_or(first).index)
             }
         }
     }
 
-    /// Who draws the smallest number for the key.
-    fn owner(&self, key: u64, open: impl Fn(&Self, usize) -> Option<Open>) -> Option<usize> {
+    /// Owner of the key: the server that draws the smallest number.
+    fn owner(&self, key: u64, open: impl Fn(&Self, usize) -> Option<EligibleServer>) -> Option<usize> {
         let all = (0..self.states.len()).filter_map(|index| open(self, index));
         let drawn = all.map(|at| (at.index, hash::draw(key, self.picker.seeds[at.index], at.weight)));
         drawn.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(index, _)| index)
     }
 
-    fn freest(&self, open: impl Fn(&Self, usize) -> Option<Open>) -> Option<Open> {
+    fn least_loaded(&self, open: impl Fn(&Self, usize) -> Option<EligibleServer>) -> Option<EligibleServer> {
         let all = (0..self.states.len()).filter_map(|index| open(self, index));
-        all.reduce(|best, at| if at.is_freer_than(&best) { at } else { best })
+        all.reduce(|best, at| if at.is_less_loaded_than(&best) { at } else { best })
     }
 
-    /// One drawn by weight, other than `not`.
-    fn drawn(&mut self, not: Option<usize>, open: impl Fn(&Self, usize) -> Option<Open>) -> Option<Open> {
+    /// A server drawn by weight, other than `not`.
+    fn drawn(
+        &mut self,
+        not: Option<usize>,
+        open: impl Fn(&Self, usize) -> Option<EligibleServer>,
+    ) -> Option<EligibleServer> {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let all = || {
             let others = (0..self.states.len()).filter(move |index| Some(*index) != not);
@@ -252,10 +257,10 @@ impl Chooser {
         last
     }
 
-    /// The server whose turn it is: smooth weighted round robin as nginx has it. Every claim grows by
-    /// the server's weight, the largest wins and pays the sum of the weights. Over as many picks as
-    /// that sum each server wins as often as its weight, spread out evenly.
-    fn claim(&mut self, open: impl Fn(&Self, usize) -> Option<Open>) -> Option<usize> {
+    /// Smooth weighted round robin, as in nginx. Every claim grows by the server's weight, the largest wins
+    /// and pays the sum of the weights. Over as many picks as that sum each server wins as often as its
+    /// weight, spread out evenly.
+    fn claim(&mut self, open: impl Fn(&Self, usize) -> Option<EligibleServer>) -> Option<usize> {
         let mut total = 0;
         let mut best: Option<(usize, i64)> = None;
         for index in 0..self.states.len() {

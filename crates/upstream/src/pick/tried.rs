@@ -1,4 +1,4 @@
-//! Which servers a request has tried.
+//! Servers that a request has tried.
 
 /// A set of servers, by index; the first 64 need no allocation.
 #[derive(Clone, Debug, Default)]
@@ -8,20 +8,20 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// Whether none was tried yet.
+    /// Returns true without tried servers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.low == 0 && self.high.is_empty()
     }
 
-    /// Whether server `index` was tried.
+    /// Returns true if server `index` was tried.
     #[must_use]
     pub fn contains(&self, index: usize) -> bool {
         let word = if index < 64 { Some(&self.low) } else { self.high.get(index / 64 - 1) };
         word.is_some_and(|word| word & (1 << (index % 64)) != 0)
     }
 
-    /// Server `index` was tried.
+    /// Marks server `index` as tried.
     pub fn insert(&mut self, index: usize) {
         let bit = 1 << (index % 64);
         if index < 64 {

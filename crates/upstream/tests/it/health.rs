@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use offramp_upstream::health::Change;
+use offramp_upstream::health::HealthChange;
 use offramp_upstream::probe;
-use offramp_upstream::{Check, CheckKind, Fault, Pools, Reason};
+use offramp_upstream::{CheckKind, ConnectFault, Pools, ProbeSettings, UpstreamFault};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::server::{HELLO, PATIENCE, Server};
@@ -30,7 +30,7 @@ fn a_server_goes_down_and_comes_up_again() {
             }
         });
         let mut backend = backend(&[server.address]);
-        backend.check = Some(Check {
+        backend.check = Some(ProbeSettings {
             kind: CheckKind::Http {
                 path: "/healthz".into(),
                 host: "app.test".into(),
@@ -52,11 +52,11 @@ fn a_server_goes_down_and_comes_up_again() {
         well.store(false, Ordering::SeqCst);
         let name = server.address.to_string();
         let reason = Some("the probe was answered with 500".to_owned());
-        assert_eq!(told.recv().await.unwrap(), (name.clone(), Change::Down, reason));
+        assert_eq!(told.recv().await.unwrap(), (name.clone(), HealthChange::Down, reason));
         let failure = send(&pools, &backend, get("/")).await.unwrap_err();
-        assert!(matches!(failure.fault, Fault::Connect(Reason::NoServerAlive)));
+        assert!(matches!(failure.fault, UpstreamFault::Connect(ConnectFault::NoServerAlive)));
         well.store(true, Ordering::SeqCst);
-        assert_eq!(told.recv().await.unwrap(), (name, Change::Up, None));
+        assert_eq!(told.recv().await.unwrap(), (name, HealthChange::Up, None));
         text(send(&pools, &backend, get("/")).await.unwrap()).await;
         assert!(asked.lock().unwrap().as_ref().unwrap().contains("Host: app.test\r\n"));
         prober.abort();
@@ -64,20 +64,20 @@ fn a_server_goes_down_and_comes_up_again() {
 }
 
 #[test]
-fn a_connect_is_a_check_too() {
+fn a_connect_can_be_the_check() {
     worker(async {
-        let check = Check::default();
+        let check = ProbeSettings::default();
         let server = Server::steady(HELLO);
         let reached = backend(&[server.address]);
         assert!(probe::probe(&reached, &check, 0).await.is_ok());
         drop(server);
         let failed = probe::probe(&reached, &check, 0).await;
-        assert!(matches!(failed, Err(probe::ProbeFault::Unreachable(Reason::Io(_)))), "{failed:?}");
+        assert!(matches!(failed, Err(probe::ProbeFault::Unreachable(ConnectFault::Io(_)))), "{failed:?}");
     });
 }
 
 #[test]
-fn a_header_goes_before_the_question() {
+fn the_prologue_precedes_the_probe() {
     worker(async {
         let kinds = [
             CheckKind::Tcp,
@@ -86,7 +86,7 @@ fn a_header_goes_before_the_question() {
         for kind in kinds {
             let (tell, told) = std::sync::mpsc::channel();
             let question = matches!(kind, CheckKind::Http { .. });
-            // A server that closes where the header is missing.
+            // A server that closes if the header is missing.
             let server = Server::start(move |mut peer| {
                 let line = peer.body(15);
                 tell.send(line.clone()).unwrap();
@@ -95,7 +95,7 @@ fn a_header_goes_before_the_question() {
                 }
             });
             let prologue = b"PROXY UNKNOWN\r\n".to_vec().into();
-            let check = Check { kind, prologue, ..Check::default() };
+            let check = ProbeSettings { kind, prologue, ..ProbeSettings::default() };
             probe::probe(&backend(&[server.address]), &check, 0).await.unwrap();
             assert_eq!(told.recv_timeout(PATIENCE).unwrap(), b"PROXY UNKNOWN\r\n");
         }
@@ -103,13 +103,13 @@ fn a_header_goes_before_the_question() {
 }
 
 #[test]
-fn probes_tell_what_is_wrong() {
+fn probes_report_the_reason() {
     worker(async {
         let status = [200..=299, 401..=401].into();
         let kind = CheckKind::Http { path: "/".into(), host: "app.test".into(), status };
         let of = async |response: &'static str| {
             let timeout = if response == "wait" { Duration::from_secs(1) } else { PATIENCE };
-            let check = Check { kind: kind.clone(), timeout, ..Check::default() };
+            let check = ProbeSettings { kind: kind.clone(), timeout, ..ProbeSettings::default() };
             let server = Server::start(move |mut peer| {
                 peer.answer(response);
                 if response == "wait" {

@@ -1,4 +1,4 @@
-//! One request after the other over HTTP/1.1.
+//! Sequential requests over HTTP/1.1.
 
 use std::hash::Hasher as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::StatusCode;
 use offramp_http::head::{Fields, Known};
-use offramp_upstream::{Affinity, Fault, InterimListener, Pools, PrivateConnections, Sticky, StickyKey};
+use offramp_upstream::{
+    Affinity, InterimListener, Pools, PrivateConnections, Sticky, StickyKey, UpstreamFault,
+};
 use siphasher::sip::SipHasher13;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 use tokio::sync::mpsc::unbounded_channel;
@@ -17,7 +19,7 @@ use crate::server::{HELLO, PATIENCE, Server};
 use crate::world::{BodyExt as _, Sent, backend, get, nobody, request, send, text, whole, worker};
 
 #[test]
-fn a_connection_is_used_again() {
+fn a_connection_is_reused() {
     worker(async {
         let server = Server::steady(HELLO);
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
@@ -42,7 +44,7 @@ fn responses_without_a_body_give_their_connection_back_at_once() {
         ] {
             let server = Server::steady(response);
             let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
-            // The answers are kept: their bodies hold nothing.
+            // The responses are kept: their bodies hold nothing.
             let first = send(&pools, &backend, get("/")).await.unwrap();
             let second = send(&pools, &backend, get("/")).await.unwrap();
             assert_eq!((server.connections(), pools.kept()), (1, 1), "{response}");
@@ -59,7 +61,7 @@ fn responses_without_a_body_give_their_connection_back_at_once() {
 }
 
 #[test]
-fn what_the_server_closes_is_not_kept() {
+fn a_closed_connection_is_not_kept() {
     worker(async {
         let server = Server::start(|mut peer| {
             peer.answer("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 5\r\n\r\nhello");
@@ -135,18 +137,18 @@ fn large_bodies_arrive_whole_both_ways() {
     });
 }
 
-/// Remembers interim responses: status, and number of fields.
+/// Records interim responses: status, and number of fields.
 #[derive(Default)]
-struct Told(Mutex<Vec<(u16, usize)>>);
+struct InterimLog(Mutex<Vec<(u16, usize)>>);
 
-impl InterimListener for Told {
+impl InterimListener for InterimLog {
     fn interim(&self, status: StatusCode, fields: &Fields) {
         self.0.lock().unwrap().push((status.as_u16(), fields.len()));
     }
 }
 
 #[test]
-fn what_comes_before_the_response_is_told() {
+fn interim_responses_are_reported() {
     worker(async {
         let server = Server::start(|mut peer| {
             peer.head();
@@ -156,7 +158,7 @@ fn what_comes_before_the_response_is_told() {
             peer.wait_for_close();
         });
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
-        let told = Arc::new(Told::default());
+        let told = Arc::new(InterimLog::default());
         let about = Affinity { interim: Some(Arc::clone(&told) as _), ..nobody() };
         let answer = pools.send(&backend, get("/"), &about).await.unwrap();
         assert_eq!(answer.response.status(), StatusCode::OK);
@@ -222,7 +224,7 @@ fn a_conversation_goes_both_ways_at_once() {
         let server = Server::start(|mut peer| {
             peer.answer("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
             for _ in 0..3 {
-                // A chunk of one byte: its line, the byte, and the end.
+                // A chunk of one byte: its size line, the byte, and the line end.
                 let chunk = peer.body(6);
                 peer.say(chunk);
             }
@@ -245,7 +247,7 @@ fn a_conversation_goes_both_ways_at_once() {
 }
 
 #[test]
-fn a_body_that_is_not_wanted_closes_its_connection() {
+fn a_dropped_body_closes_its_connection() {
     worker(async {
         let server = Server::start(|mut peer| {
             peer.answer("HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nbegin");
@@ -262,7 +264,7 @@ fn a_body_that_is_not_wanted_closes_its_connection() {
 }
 
 #[test]
-fn faults_are_told_apart() {
+fn faults_are_distinguished() {
     worker(async {
         let fault = async |response: &'static str| {
             let server = Server::start(move |mut peer| drop(peer.answer(response)));
@@ -275,18 +277,24 @@ fn faults_are_told_apart() {
                 }
             }
         };
-        assert!(matches!(fault("").await, Fault::Aborted(_)));
-        assert!(matches!(fault("HTTP/1.1 200 O").await, Fault::Aborted(_)));
-        assert!(matches!(fault("SSH-2.0-OpenSSH_9.2\r\n\r\n").await, Fault::BadResponse(_)));
-        assert!(matches!(fault("HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n").await, Fault::BadResponse(_)));
-        assert!(matches!(fault("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await, Fault::Aborted(_)));
+        assert!(matches!(fault("").await, UpstreamFault::Aborted(_)));
+        assert!(matches!(fault("HTTP/1.1 200 O").await, UpstreamFault::Aborted(_)));
+        assert!(matches!(fault("SSH-2.0-OpenSSH_9.2\r\n\r\n").await, UpstreamFault::BadResponse(_)));
+        assert!(matches!(
+            fault("HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n").await,
+            UpstreamFault::BadResponse(_)
+        ));
+        assert!(matches!(
+            fault("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await,
+            UpstreamFault::Aborted(_)
+        ));
         let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhe";
-        assert!(matches!(fault(chunked).await, Fault::Aborted(_)));
+        assert!(matches!(fault(chunked).await, UpstreamFault::Aborted(_)));
     });
 }
 
 #[test]
-fn a_client_that_breaks_off_is_not_the_servers_fault() {
+fn an_aborting_client_does_not_blame_the_server() {
     worker(async {
         let server = Server::start(|mut peer| {
             peer.head();
@@ -297,7 +305,7 @@ fn a_client_that_breaks_off_is_not_the_servers_fault() {
         pieces.send(Ok(Bytes::from_static(b"some"))).unwrap();
         pieces.send(Err("gone".to_owned())).unwrap();
         let failure = send(&pools, &backend, request("POST", "/", Sent::Pieces(body))).await.unwrap_err();
-        assert!(matches!(failure.fault, Fault::RequestBody(_)), "{:?}", failure.fault);
+        assert!(matches!(failure.fault, UpstreamFault::RequestBody(_)), "{:?}", failure.fault);
         assert!(failure.fault.to_string().contains("gone"));
     });
 }
@@ -344,7 +352,7 @@ fn private_connections_time_out_while_their_client_stays() {
         let private = PrivateConnections::new("");
         let about = Affinity { private: Some(&private), ..nobody() };
         text(pools.send(&backend, get("/"), &about).await.unwrap()).await;
-        // The server's read fails by itself after its own patience, which is an end of another kind.
+        // The server's read fails by its own timeout, which would be another kind of end.
         tokio::time::timeout(PATIENCE / 2, told).await.unwrap().unwrap();
         drop(private);
     });
@@ -368,7 +376,7 @@ fn a_cookie_ties_a_client_to_its_server() {
             assert_eq!(answer.server, first.server);
             assert!(answer.set_cookie.is_none());
         }
-        // One of an older version counts too, and is replaced by the same.
+        // A cookie of an older version counts, too, and is replaced.
         let mut old = get("/");
         let name = &backend.servers[first.server].name;
         let mut hasher = SipHasher13::new_with_keys(0x6f66_6672_616d_7021, 0x7374_6963_6b79_0001);
@@ -377,7 +385,7 @@ fn a_cookie_ties_a_client_to_its_server() {
         old.headers_mut().insert("cookie", value.parse().unwrap());
         let answer = send(&pools, &backend, old).await.unwrap();
         assert_eq!((answer.server, answer.set_cookie), (first.server, Some(cookie)));
-        // Its server leaves: another one takes over, and says so.
+        // Its server is drained: another one takes over, and sets a cookie.
         backend.health[first.server].set_duty(offramp_upstream::Duty::Drains);
         let mut tied = get("/");
         tied.headers_mut().insert("cookie", pair.parse().unwrap());
@@ -408,7 +416,7 @@ fn idle_connections_are_closed_in_time() {
 }
 
 #[test]
-fn a_server_that_leaves_the_configuration_is_let_go() {
+fn connections_to_a_removed_server_are_closed() {
     worker(async {
         let (tell, mut told) = unbounded_channel();
         let server = Server::start(move |mut peer| {

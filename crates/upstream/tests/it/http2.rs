@@ -10,7 +10,7 @@ use bytes::Bytes;
 use h2::server::{SendResponse, handshake};
 use h2::{Reason as Code, RecvStream};
 use http::{HeaderMap, Request, Response};
-use offramp_upstream::{Backend, Fault, Pools, Protocol};
+use offramp_upstream::{Backend, Pools, ServerProtocol, UpstreamFault};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -25,7 +25,7 @@ struct App {
 
 impl App {
     fn backend(&self) -> Backend {
-        Backend { protocol: Protocol::Http2, ..backend(&[self.address]) }
+        Backend { protocol: ServerProtocol::Http2, ..backend(&[self.address]) }
     }
 }
 
@@ -98,7 +98,7 @@ fn one_connection_carries_all_and_trailers_come_through() {
 }
 
 #[test]
-fn where_a_server_allows_few_streams_there_are_more_connections() {
+fn few_streams_per_connection_need_more_connections() {
     worker(async {
         let app = app(2, async |_, request: Request<RecvStream>, mut respond: SendResponse<Bytes>| {
             let mut body = request.into_body();
@@ -108,7 +108,7 @@ fn where_a_server_allows_few_streams_there_are_more_connections() {
         })
         .await;
         let (pools, backend) = (Pools::new(0), Arc::new(app.backend()));
-        // The first exchange tells how many streams there may be.
+        // The first exchange reveals the maximum of streams.
         text(send(&pools, &backend, to(&app, get("/"))).await.unwrap()).await;
         let mut open = Vec::new();
         let mut uploads = Vec::new();
@@ -117,7 +117,7 @@ fn where_a_server_allows_few_streams_there_are_more_connections() {
             uploads.push(pieces);
             let posted = to(&app, request("POST", "/", Sent::Pieces(body)));
             open.push(send(&pools, &backend, posted).await.unwrap());
-            // A new connection's limit is known once it has answered.
+            // A new connection's maximum is known after its first response.
         }
         assert_eq!(app.connections.get(), 3);
         drop(uploads);
@@ -127,9 +127,9 @@ fn where_a_server_allows_few_streams_there_are_more_connections() {
     });
 }
 
-/// More at once than the server allows, which says so too late.
+/// More concurrent requests than the server permits, which announces its maximum too late.
 #[test]
-fn a_burst_before_the_server_has_said_its_limits_loses_no_request() {
+fn a_burst_before_the_settings_loses_no_request() {
     worker(async {
         let app = app(10, async |_, request, mut respond: SendResponse<Bytes>| {
             let body = read(request).await;
@@ -155,10 +155,10 @@ fn a_burst_before_the_server_has_said_its_limits_loses_no_request() {
     });
 }
 
-/// The window of the connection is used up while the client is waited for; when the client has sent more, it is the server
-/// that keeps the request waiting.
+/// The window of the connection is used up while the client is awaited; after the client has sent more, the
+/// server is the one that delays the request.
 #[test]
-fn a_server_that_opens_no_window_is_too_late() {
+fn a_server_without_a_window_times_out() {
     const WINDOW: usize = 65_535;
     worker(async {
         let (begun, taken) = (Rc::new(Notify::new()), Rc::new(Notify::new()));
@@ -169,7 +169,7 @@ fn a_server_that_opens_no_window_is_too_late() {
                 begun.notify_one();
                 let mut body = request.into_body();
                 let mut all = 0;
-                // What is not released opens no window.
+                // Data that is not released opens no window.
                 while let Some(Ok(data)) = body.data().await {
                     all += data.len();
                     if all == WINDOW {
@@ -199,13 +199,13 @@ fn a_server_that_opens_no_window_is_too_late() {
         has_taken.notified().await;
         slow.send(Ok(Bytes::from_static(b"more"))).unwrap();
         let fault = first.await.unwrap().unwrap_err();
-        assert!(matches!(fault, Fault::ResponseTimeout), "{fault:?}");
+        assert!(matches!(fault, UpstreamFault::ResponseTimeout), "{fault:?}");
         assert!(!second.is_finished(), "its client is waited for");
     });
 }
 
 #[test]
-fn a_connection_that_says_goodbye_is_replaced() {
+fn a_connection_after_goaway_is_replaced() {
     worker(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -231,7 +231,7 @@ fn a_connection_that_says_goodbye_is_replaced() {
     });
 }
 
-/// What a body comes to.
+/// Reads a whole body.
 async fn read(request: Request<RecvStream>) -> Bytes {
     let mut body = request.into_body();
     let mut all = Vec::new();
@@ -242,10 +242,10 @@ async fn read(request: Request<RecvStream>) -> Bytes {
     all.into()
 }
 
-/// Whatever the method (RFC 9113 §8.7), with a body that has gone before the refusal or is still coming, and on a
-/// connection that was used before or is new.
+/// Any method (RFC 9113 §8.7), with a body that was sent before the refusal or is still coming, on a used or
+/// new connection.
 #[test]
-fn a_request_that_was_refused_unseen_is_sent_again() {
+fn an_unprocessed_request_is_sent_again() {
     worker(async {
         for method in ["GET", "POST", "PATCH", "DELETE", "PUT"] {
             for warm in [true, false] {
@@ -253,7 +253,7 @@ fn a_request_that_was_refused_unseen_is_sent_again() {
                     let app = app(100, async |number, request, mut respond: SendResponse<Bytes>| {
                         let request: Request<RecvStream> = request;
                         let path = request.uri().path().to_owned();
-                        // The first one has read all, and one refuses at once.
+                        // The first server reads everything, and the other one refuses at once.
                         let body = if path == "/at-once" { Bytes::new() } else { read(request).await };
                         if number == 0 && path != "/warm" {
                             return respond.send_reset(Code::REFUSED_STREAM);
@@ -277,9 +277,10 @@ fn a_request_that_was_refused_unseen_is_sent_again() {
     });
 }
 
-/// More was sent than is kept, or the server has begun to answer, or it does not say that it did nothing.
+/// More was sent than is kept, or the server has begun to respond, or it does not say that the request was
+/// unprocessed.
 #[test]
-fn what_cannot_be_had_again_or_may_have_been_done_is_not_sent_again() {
+fn incomplete_or_possibly_processed_requests_are_not_sent_again() {
     worker(async {
         let go = Rc::new(Notify::new());
         let wait = Rc::clone(&go);
@@ -304,24 +305,24 @@ fn what_cannot_be_had_again_or_may_have_been_done_is_not_sent_again() {
         for (path, size) in [("/refused", 70_000), ("/cancelled", 5)] {
             let posted = to(&app, request("POST", path, whole("x".repeat(size))));
             let failure = send(&pools, &backend, posted).await.unwrap_err();
-            assert!(matches!(failure.fault, Fault::Aborted(_)), "{path}: {:?}", failure.fault);
+            assert!(matches!(failure.fault, UpstreamFault::Aborted(_)), "{path}: {:?}", failure.fault);
             assert_eq!(failure.tries, 1, "{path}");
         }
         let posted = to(&app, request("POST", "/begun", whole("x")));
         let answer = send(&pools, &backend, posted).await.unwrap();
         assert_eq!(answer.tries, 1);
         go.notify_one();
-        assert!(matches!(answer.response.into_body().collect().await, Err(Fault::Aborted(_))));
+        assert!(matches!(answer.response.into_body().collect().await, Err(UpstreamFault::Aborted(_))));
     });
 }
 
-/// A frame as bytes.
+/// Encodes a frame.
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let length = u8::try_from(payload.len()).unwrap();
     [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
 }
 
-/// Takes two requests, says that it has seen the first one only, and answers that: with 200 and nothing.
+/// Accepts two requests, announces the first one as the last, and responds to it with an empty 200.
 async fn stops_after_the_first(mut socket: TcpStream) {
     const SETTINGS: u8 = 4;
     const HEADERS: u8 = 1;
@@ -344,8 +345,8 @@ async fn stops_after_the_first(mut socket: TcpStream) {
     while matches!(socket.read(&mut [0; 1024]).await, Ok(1..)) {}
 }
 
-/// A server that stops tells the last stream that it serves: what came above it goes to the next server, though its
-/// method is POST, and what came below is served.
+/// A stopping server announces the last stream that it serves: a higher one goes to the next server, although
+/// its method is POST, and a lower one is served.
 #[test]
 fn a_server_that_is_restarted_loses_no_request() {
     worker(async {
@@ -353,15 +354,15 @@ fn a_server_that_is_restarted_loses_no_request() {
         let address = listener.local_addr().unwrap();
         spawn_local(async move {
             let (socket, _) = listener.accept().await.unwrap();
-            // Nobody listens any more: a new connection is refused.
+            // New connections are refused from now on.
             drop(listener);
             stops_after_the_first(socket).await;
         });
         let other = app(100, echo).await;
         let mut backend = backend(&[address, other.address]);
-        backend.protocol = Protocol::Http2;
+        backend.protocol = ServerProtocol::Http2;
         let (pools, backend) = (Pools::new(0), Arc::new(backend));
-        // Servers take turns.
+        // Round robin alternates between the servers.
         let one = async |body: &'static str| {
             let posted = to(&other, request("POST", "/", whole(body)));
             text(send(&pools, &backend, posted).await.unwrap()).await
@@ -375,7 +376,7 @@ fn a_server_that_is_restarted_loses_no_request() {
 }
 
 #[test]
-fn a_reset_is_the_servers_fault_and_its_own_alone() {
+fn a_reset_blames_the_server_and_affects_one_request() {
     worker(async {
         let go = Rc::new(Notify::new());
         let wait = Rc::clone(&go);
@@ -401,16 +402,16 @@ fn a_reset_is_the_servers_fault_and_its_own_alone() {
         let (pools, backend) = (Pools::new(0), Arc::new(backend));
         text(send(&pools, &backend, to(&app, get("/"))).await.unwrap()).await;
         let failure = send(&pools, &backend, to(&app, get("/reset"))).await.unwrap_err();
-        assert!(matches!(failure.fault, Fault::Aborted(_)), "{:?}", failure.fault);
+        assert!(matches!(failure.fault, UpstreamFault::Aborted(_)), "{:?}", failure.fault);
         assert_eq!(failure.tries, 1);
         let mut answer = send(&pools, &backend, to(&app, get("/half"))).await.unwrap();
         assert!(answer.response.body.frame().await.unwrap().is_ok());
         go.notify_one();
-        assert!(matches!(answer.response.into_body().collect().await, Err(Fault::Aborted(_))));
+        assert!(matches!(answer.response.into_body().collect().await, Err(UpstreamFault::Aborted(_))));
         assert_eq!(app.connections.get(), 1);
         let failure = send(&pools, &backend, to(&app, get("/slow"))).await.unwrap_err();
-        assert!(matches!(failure.fault, Fault::ResponseTimeout), "{:?}", failure.fault);
-        // Who is silent is not asked again on the same connection.
+        assert!(matches!(failure.fault, UpstreamFault::ResponseTimeout), "{:?}", failure.fault);
+        // A server that did not respond gets no second request on the same connection.
         text(send(&pools, &backend, to(&app, get("/"))).await.unwrap()).await;
         assert_eq!(app.connections.get(), 2);
     });

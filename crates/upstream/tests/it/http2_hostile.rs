@@ -1,11 +1,11 @@
-//! Servers that break the rules of HTTP/2: each ends its stream or its connection, with a cause, and harms no other
+//! Servers that violate HTTP/2: each ends its stream or its connection, with a cause, and harms no other
 //! request.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use offramp_upstream::{Backend, Breach, Fault, Pools, Protocol, Violation};
+use offramp_upstream::{Backend, Breach, Pools, ResponseViolation, ServerProtocol, UpstreamFault};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
@@ -31,7 +31,7 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags, 0, 0, 0, stream], payload].concat()
 }
 
-/// A literal field without an index.
+/// A literal field without indexing.
 fn field(name: &str, value: &str) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
     [vec![0x10], text(name), text(value)].concat()
@@ -42,7 +42,7 @@ fn head(fields: &[(&str, &str)]) -> Vec<u8> {
     frame(HEADERS, 4, STREAM, &OK.iter().copied().chain(more).collect::<Vec<_>>())
 }
 
-/// Waits for a request, after the greeting. Nothing where the client closes.
+/// Waits for a request, behind the preface; `None` if the client closes.
 async fn hear(socket: &mut TcpStream) -> Option<()> {
     loop {
         let mut head = [0; 9];
@@ -55,11 +55,11 @@ async fn hear(socket: &mut TcpStream) -> Option<()> {
     }
 }
 
-/// A server whose first connection answers with these bytes, and whose others answer in order. It counts connections.
+/// A server whose first connection sends these bytes, and whose others respond properly. Counts connections.
 async fn server(answer: Vec<u8>) -> (Backend, Rc<Cell<usize>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut backend = backend(&[listener.local_addr().unwrap()]);
-    backend.protocol = Protocol::Http2;
+    backend.protocol = ServerProtocol::Http2;
     let connections = Rc::new(Cell::new(0));
     let count = Rc::clone(&connections);
     spawn_local(async move {
@@ -73,7 +73,7 @@ async fn server(answer: Vec<u8>) -> (Backend, Rc<Cell<usize>>) {
                 while hear(&mut socket).await.is_some() {
                     let good = frame(HEADERS, 5, stream, OK);
                     stream += 2;
-                    // One that has closed does not read the rest.
+                    // After a close it does not read the rest.
                     let said = if number == 0 && stream == STREAM + 2 { &answer } else { &good };
                     let _ = socket.write_all(said).await;
                 }
@@ -83,15 +83,15 @@ async fn server(answer: Vec<u8>) -> (Backend, Rc<Cell<usize>>) {
     (backend, connections)
 }
 
-/// What a request to such a server comes to: its fault, and whether its response had begun.
-async fn outcome(answer: Vec<u8>) -> (Option<Fault>, bool) {
+/// Result of a request to such a server: its fault, and a flag for a response that had begun.
+async fn outcome(answer: Vec<u8>) -> (Option<UpstreamFault>, bool) {
     let (backend, connections) = server(answer).await;
     let (pools, backend) = (Pools::new(0), Arc::new(backend));
     let outcome = match send(&pools, &backend, get("/")).await {
         Err(failure) => (Some(failure.fault), false),
         Ok(answer) => (answer.response.into_body().collect().await.err(), true),
     };
-    // The next one is served, on this connection or another.
+    // The next request is served, on this connection or another.
     for _ in 0..2 {
         assert_eq!(text(send(&pools, &backend, get("/")).await.unwrap()).await, "");
     }
@@ -103,7 +103,7 @@ fn ping() -> Vec<u8> {
     frame(PING, 0, 0, &[0; 8])
 }
 
-/// What each of them says, and the code that its violation has.
+/// Bytes of each server, and the code of the violation.
 fn rows() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let after_head = |bytes: Vec<u8>| [head(&[]), bytes].concat();
     let bomb = [OK, &[0x40, 1, b'a', 0x7f, 0xa1, 0x1e], &[b'x'; 4000], &[0xbe; 8000]].concat();
@@ -156,23 +156,23 @@ fn rows() -> Vec<(&'static str, Vec<u8>, &'static str)> {
 }
 
 #[test]
-fn servers_that_break_rules_are_told_and_left() {
+fn violations_end_the_connection_with_a_code() {
     worker(async {
         for (what, bytes, code) in rows() {
             let (fault, begun) = outcome(bytes).await;
             match fault {
-                Some(Fault::BadResponse(Violation::Http2(violation))) => {
+                Some(UpstreamFault::BadResponse(ResponseViolation::Http2(violation))) => {
                     assert_eq!(violation.code.name(), code, "{what}: {violation}");
                 }
-                // The first one ends the stream, the others the connection.
-                Some(Fault::Aborted(Breach::Http2(_))) if what == "RST_STREAM" => {}
+                // The first row ends the stream, the others the connection.
+                Some(UpstreamFault::Aborted(Breach::Http2(_))) if what == "RST_STREAM" => {}
                 other => panic!("{what}: {other:?}, begun: {begun}"),
             }
         }
     });
 }
 
-/// A server that sends on although nothing is read any more has its connection ended, and other responses with it.
+/// A server that sends beyond the window has its connection ended, and other responses with it.
 #[test]
 fn more_than_the_window_ends_the_connection() {
     worker(async {
@@ -180,7 +180,7 @@ fn more_than_the_window_ends_the_connection() {
         let (backend, connections) = server([head(&[]), data].concat()).await;
         let (pools, backend) = (Pools::new(0), Arc::new(backend));
         let answer = send(&pools, &backend, get("/")).await.unwrap();
-        // Nothing of the body is read until the connection has ended, and then what was within the window comes first.
+        // The body is read only after the connection has ended, and yields the data within the window first.
         while connections.get() < 2 {
             // It may be under way on the same connection.
             let _ = send(&pools, &backend, get("/")).await;
@@ -193,12 +193,14 @@ fn more_than_the_window_ends_the_connection() {
             }
         };
         assert_eq!(all, 8000, "what is within the window of a response that nobody reads");
-        let Fault::BadResponse(Violation::Http2(violation)) = fault else { panic!("{fault:?}") };
+        let UpstreamFault::BadResponse(ResponseViolation::Http2(violation)) = fault else {
+            panic!("{fault:?}")
+        };
         assert_eq!(violation.code.name(), "FLOW_CONTROL_ERROR");
     });
 }
 
-/// A server that closes, or says that it stops, without having seen the request: any request may be sent again.
+/// A server that closes or sends GOAWAY without having seen the request: any request may be sent again.
 #[test]
 fn a_server_that_stops_at_once_loses_no_request() {
     worker(async {

@@ -1,10 +1,10 @@
-//! Bounds: on requests at a time, on the queue, on waits.
+//! Bounds on concurrent requests, on the queue, and on waits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use offramp_upstream::{Backend, Fault, Pools, Reason};
+use offramp_upstream::{Backend, ConnectFault, Pools, UpstreamFault};
 
 use crate::server::{HELLO, PATIENCE, Server};
 use crate::world::{BodyExt as _, backend, get, send, text, worker};
@@ -16,7 +16,7 @@ fn limited(server: &Server, most: u32) -> Backend {
 }
 
 #[test]
-fn a_slow_server_is_not_waited_for_for_ever() {
+fn a_slow_server_times_out() {
     worker(async {
         let server = Server::start(|mut peer| {
             peer.head();
@@ -27,14 +27,14 @@ fn a_slow_server_is_not_waited_for_for_ever() {
         let (pools, backend) = (Pools::new(0), Arc::new(backend));
         let begun = Instant::now();
         let failure = send(&pools, &backend, get("/")).await.unwrap_err();
-        assert!(matches!(failure.fault, Fault::ResponseTimeout), "{:?}", failure.fault);
+        assert!(matches!(failure.fault, UpstreamFault::ResponseTimeout), "{:?}", failure.fault);
         assert!(begun.elapsed() >= Duration::from_millis(150));
         assert_eq!(pools.kept(), 0);
     });
 }
 
 #[test]
-fn a_body_that_stands_still_is_given_up() {
+fn a_stalled_body_is_aborted() {
     worker(async {
         let server = Server::start(|mut peer| {
             peer.answer("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf");
@@ -45,7 +45,7 @@ fn a_body_that_stands_still_is_given_up() {
         let (pools, backend) = (Pools::new(0), Arc::new(backend));
         let answer = send(&pools, &backend, get("/")).await.unwrap();
         let fault = answer.response.into_body().collect().await.unwrap_err();
-        assert!(matches!(fault, Fault::Stalled), "{fault:?}");
+        assert!(matches!(fault, UpstreamFault::Stalled), "{fault:?}");
     });
 }
 
@@ -71,9 +71,9 @@ fn the_queue_has_a_bound_and_a_timeout() {
         let busy = async { text(send(&pools, &backend, get("/")).await.unwrap()).await };
         let others = async {
             let (waited, refused) = tokio::join!(late(), late());
-            assert!(matches!(waited.0, Fault::Connect(Reason::QueueTimeout)), "{:?}", waited.0);
+            assert!(matches!(waited.0, UpstreamFault::Connect(ConnectFault::QueueTimeout)), "{:?}", waited.0);
             assert!(waited.1 >= Duration::from_millis(200));
-            assert!(matches!(refused.0, Fault::Connect(Reason::QueueFull)), "{:?}", refused.0);
+            assert!(matches!(refused.0, UpstreamFault::Connect(ConnectFault::QueueFull)), "{:?}", refused.0);
             release.send(()).unwrap();
         };
         let (body, ()) = tokio::join!(busy, others);
@@ -95,7 +95,7 @@ fn the_bound_holds_over_all_workers() {
         while peer.head().is_some() {
             let at_once = count.fetch_add(1, Ordering::SeqCst) + 1;
             peak.fetch_max(at_once, Ordering::SeqCst);
-            // The first waits for the second, and nobody after them: that is how far the bound goes.
+            // The first request waits for the second; the bound admits no third.
             while begun.elapsed() < PATIENCE && peak.load(Ordering::SeqCst) < 2 {
                 std::thread::yield_now();
             }
@@ -126,7 +126,7 @@ fn the_bound_holds_over_all_workers() {
 }
 
 #[test]
-fn who_gives_up_waiting_leaves_no_trace() {
+fn an_abandoned_wait_leaves_no_trace() {
     worker(async {
         let server = Server::start(|mut peer| {
             peer.head();

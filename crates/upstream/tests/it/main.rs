@@ -1,4 +1,4 @@
-//! Requests over loopback to servers that are written by hand, byte for byte.
+//! Requests over loopback to scripted servers, byte for byte.
 
 mod health;
 mod http1;

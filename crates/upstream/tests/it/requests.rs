@@ -1,4 +1,4 @@
-//! How requests with content go to a server.
+//! Framing of requests with content.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
@@ -8,12 +8,12 @@ use bytes::Bytes;
 use http::{HeaderMap, Request};
 use offramp_http::body::Frame;
 use offramp_http::head::Fields;
-use offramp_upstream::{Affinity, Failure, Fault, Pools, RequestBody};
+use offramp_upstream::{Affinity, FailedRequest, Pools, RequestBody, UpstreamFault};
 
 use crate::server::{HELLO, Server};
 use crate::world::{backend, worker};
 
-/// A body of frames that are there; `size` is what it says of itself.
+/// A body of available frames; `size` is its declared length.
 struct Frames {
     frames: VecDeque<Frame>,
     size: Option<u64>,
@@ -39,14 +39,14 @@ fn data(text: &'static str) -> Frame {
     Frame::Data(Bytes::from_static(text.as_bytes()))
 }
 
-/// Sends a request and gives the `n` bytes that the server got of it.
+/// Sends a request and returns the `n` bytes that the server received.
 fn sent(
     method: &str,
     fields: &[(&str, &str)],
     frames: impl IntoIterator<Item = Frame>,
     size: Option<u64>,
     n: usize,
-) -> Result<String, Failure> {
+) -> Result<String, FailedRequest> {
     let mut request = Request::builder().method(method).uri("/").header("host", "a");
     for (name, value) in fields {
         request = request.header(*name, *value);
@@ -77,7 +77,7 @@ fn sent(
 }
 
 #[test]
-fn content_goes_out_as_it_is_framed() {
+fn content_is_sent_with_its_framing() {
     let trailers = || {
         let mut trailers = HeaderMap::new();
         trailers.insert("x-sum", "5".parse().unwrap());
@@ -120,7 +120,7 @@ fn content_goes_out_as_it_is_framed() {
             None,
             head("POST", &format!("trailer: x-sum\r\n{chunked}")) + "5\r\nhello\r\n0\r\nx-sum: 5\r\n\r\n",
         ),
-        // Trailers that were not announced, or have no place.
+        // Trailers that were not announced, or are not permitted.
         ("POST", vec![], vec![trailers()], None, head("POST", chunked) + "0\r\n\r\n"),
         (
             "POST",
@@ -137,7 +137,7 @@ fn content_goes_out_as_it_is_framed() {
 }
 
 #[test]
-fn a_body_that_is_not_of_its_length_is_given_up() {
+fn a_body_of_another_length_is_aborted() {
     for (frames, size) in [
         (vec![data("hell")], Some(5)),
         (vec![], Some(5)),
@@ -146,7 +146,7 @@ fn a_body_that_is_not_of_its_length_is_given_up() {
         (vec![data("hell"), Frame::Trailers(Box::default())], Some(5)),
     ] {
         let failure = sent("POST", &[], frames, size, 0).unwrap_err();
-        assert!(matches!(failure.fault, Fault::RequestBody(_)), "{:?}", failure.fault);
+        assert!(matches!(failure.fault, UpstreamFault::RequestBody(_)), "{:?}", failure.fault);
         assert!(failure.fault.to_string().contains("not of the length"));
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that are sloppy, hostile or broken, and what a client is spared.
+//! Sloppy, hostile and broken servers, and the protection of clients from them.
 
 use std::future::poll_fn;
 use std::io::IoSliceMut;
@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use offramp_upstream::{Backend, Breach, Fault, Pools, ServerBody, Violation};
+use offramp_upstream::{Backend, Breach, Pools, ResponseViolation, ServerBody, UpstreamFault};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -16,10 +16,10 @@ use tokio::task::{spawn_local, yield_now};
 use crate::server::{HELLO, Server};
 use crate::world::{BodyExt as _, Sent, backend, get, request, send, text, whole, worker};
 
-/// What becomes of a response.
+/// Result of a response.
 #[derive(Debug, PartialEq)]
 enum Outcome {
-    /// It is passed on; `kept`: so is its connection.
+    /// Forwarded; `kept` counts the connections in the pool.
     Passed {
         status: u16,
         body: String,
@@ -33,7 +33,7 @@ fn passed(status: u16, body: &str, kept: usize) -> Outcome {
     Outcome::Passed { status, body: body.to_owned(), kept }
 }
 
-/// Asks a server once that sends `response`, and then closes or waits.
+/// Sends a request to a server that sends `response`, and then closes or waits.
 async fn outcome(response: Vec<u8>, closes: bool) -> Outcome {
     let server = Server::start(move |mut peer| {
         peer.head();
@@ -59,8 +59,8 @@ async fn outcome(response: Vec<u8>, closes: bool) -> Outcome {
     assert_eq!(pools.kept(), 0);
     assert!(!fault.to_string().is_empty());
     match fault {
-        Fault::BadResponse(_) => Outcome::Bad,
-        Fault::Aborted(_) => Outcome::Aborted,
+        UpstreamFault::BadResponse(_) => Outcome::Bad,
+        UpstreamFault::Aborted(_) => Outcome::Aborted,
         other => panic!("{other:?}"),
     }
 }
@@ -70,7 +70,7 @@ fn a_sloppy_server_works_and_an_ambiguous_one_does_not() {
     let sized = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\nhello");
     let coded = |content: &str| format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{content}");
     let table = [
-        // Sloppy.
+        // Sloppy, but accepted.
         ("HTTP/1.1 200\r\ncontent-length: 5\r\n\r\nhello".into(), passed(200, "hello", 1)),
         ("HTTP/1.1 299 Fine\ncontent-length:5\n\nhello".into(), passed(299, "hello", 1)),
         ("\r\nHTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".into(), passed(200, "hello", 1)),
@@ -90,12 +90,12 @@ fn a_sloppy_server_works_and_an_ambiguous_one_does_not() {
             passed(200, "hello", 1),
         ),
         ("HTTP/1.1 204 None\r\ncontent-length: 5\r\n\r\n".into(), passed(204, "", 1)),
-        // What stands behind a response belongs to none.
+        // Bytes behind a response do not belong to it.
         (sized("content-length: 4\r\n"), passed(200, "hell", 0)),
         ("HTTP/1.1 204 None\r\n\r\nhello".into(), passed(204, "", 0)),
         ("HTTP/1.1 304 Same\r\n\r\nHTTP/1.1 200 OK\r\n\r\n".into(), passed(304, "", 0)),
         (coded("5\r\nhello\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"), passed(200, "hello", 0)),
-        // Ambiguous, or no HTTP.
+        // Ambiguous, or not HTTP.
         (sized("content-length: 5\r\ncontent-length: 4\r\n"), Outcome::Bad),
         (sized("content-length: 5, 4\r\n"), Outcome::Bad),
         (sized("content-length: -5\r\n"), Outcome::Bad),
@@ -123,7 +123,7 @@ fn a_sloppy_server_works_and_an_ambiguous_one_does_not() {
 }
 
 #[test]
-fn a_server_that_closes_too_early_is_told_from_one_that_ends() {
+fn a_premature_close_is_not_an_end() {
     let table = [
         ("", Outcome::Aborted),
         ("HTTP/1.1 200 OK\r\ncontent-len", Outcome::Aborted),
@@ -169,7 +169,7 @@ fn heads_and_interim_responses_are_bounded() {
 }
 
 #[test]
-fn bytes_that_nobody_asked_for_end_an_idle_connection() {
+fn unsolicited_bytes_end_an_idle_connection() {
     worker(async {
         let (ask, asked) = mpsc::channel();
         let (tell, told) = mpsc::channel();
@@ -188,7 +188,7 @@ fn bytes_that_nobody_asked_for_end_an_idle_connection() {
         assert_eq!(pools.kept(), 1);
         ask.send(()).unwrap();
         told.recv().unwrap();
-        // A yield lets the event loop look at its sockets.
+        // A yield lets the event loop check its sockets.
         yield_now().await;
         let answer = send(&pools, &backend, request("POST", "/", whole("once"))).await.unwrap();
         assert_eq!((answer.tries, server.connections()), (1, 2));
@@ -196,7 +196,7 @@ fn bytes_that_nobody_asked_for_end_an_idle_connection() {
 }
 
 #[test]
-fn a_body_that_is_there_with_its_head_is_known_to_be_all() {
+fn a_body_received_with_its_head_is_known_to_be_complete() {
     const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     worker(async {
         for (response, size) in [(HELLO, Some(5)), (CHUNKED, None)] {
@@ -217,12 +217,12 @@ fn a_body_that_is_there_with_its_head_is_known_to_be_all() {
 }
 
 #[test]
-fn a_response_is_heard_though_the_server_takes_no_more_of_the_request() {
+fn a_response_is_read_although_the_server_stops_reading() {
     worker(async {
         let server = Server::start(|mut peer| {
             peer.head();
             peer.say("HTTP/1.1 413 Content Too Large\r\ncontent-length: 3\r\n\r\nbig");
-            // What it has not read makes the close a reset.
+            // Unread bytes make the close a reset.
         });
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
         let body = Bytes::from(vec![b'x'; 8_000_000]);
@@ -234,7 +234,7 @@ fn a_response_is_heard_though_the_server_takes_no_more_of_the_request() {
 }
 
 #[test]
-fn faults_say_what_happened() {
+fn faults_have_messages() {
     worker(async {
         let fault = async |response: &'static str| {
             let server = Server::start(move |mut peer| drop(peer.answer(response)));
@@ -242,18 +242,18 @@ fn faults_say_what_happened() {
             send(&pools, &backend, get("/")).await.unwrap_err().fault
         };
         let closed = fault("").await;
-        assert!(matches!(closed, Fault::Aborted(Breach::Closed)), "{closed:?}");
+        assert!(matches!(closed, UpstreamFault::Aborted(Breach::Closed)), "{closed:?}");
         assert_eq!(
             closed.to_string(),
             "the server broke off: it closed the connection before the message had ended"
         );
         let bad = fault("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n").await;
-        assert!(matches!(bad, Fault::BadResponse(Violation::Head(_))), "{bad:?}");
+        assert!(matches!(bad, UpstreamFault::BadResponse(ResponseViolation::Head(_))), "{bad:?}");
         assert!(bad.to_string().ends_with("both Content-Length and Transfer-Encoding"));
     });
 }
 
-/// The responses of a connection, each with everything that may come before and within it.
+/// Responses of a connection, with everything that may come before and within them.
 const RESPONSES: &[&str] = &[
     HELLO,
     "HTTP/1.1 103 Hints\r\nlink: a\r\n\r\nHTTP/1.1 200 Fine\r\nx: 1\r\nx: 2\r\ncontent-length: 3\r\n\r\nabc",
@@ -263,7 +263,7 @@ const RESPONSES: &[&str] = &[
     "\r\nHTTP/1.1 404 Not Found\ncontent-length: 5\n\n12345",
 ];
 
-/// A server that sends the responses of `order`, one for each request, in pieces of these sizes.
+/// A server that sends the responses of `order`, one per request, in pieces of these sizes.
 async fn cutting(order: Vec<usize>, sizes: Vec<usize>) -> Backend {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let backend = backend(&[listener.local_addr().unwrap()]);
@@ -281,7 +281,7 @@ async fn cutting(order: Vec<usize>, sizes: Vec<usize>) -> Backend {
                 let (now, later) = rest.split_at(sizes.next().unwrap_or(rest.len()).min(rest.len()));
                 socket.write_all(now).await.unwrap();
                 rest = later;
-                // The client gets to see the piece alone.
+                // The client reads the piece alone.
                 yield_now().await;
                 yield_now().await;
             }
@@ -293,7 +293,7 @@ async fn cutting(order: Vec<usize>, sizes: Vec<usize>) -> Backend {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
-    fn how_the_bytes_arrive_does_not_matter(
+    fn any_split_agrees(
         order in prop::collection::vec(0..RESPONSES.len(), 1..6),
         sizes in prop::collection::vec(1_usize..30, 0..8),
     ) {
@@ -319,13 +319,13 @@ proptest! {
     }
 }
 
-/// Reads a body, past the connection's buffer where that can be, into slots of `slot` bytes and at most `most` at a
-/// time. Gives what came, how the body ended, and how much of it came that way.
+/// Reads a body, directly if possible, into slots of `slot` bytes and at most `most` at a time. Returns the
+/// data, the end of the body, and the number of bytes read directly.
 async fn directly(
     mut body: ServerBody<Sent>,
     slot: usize,
     most: usize,
-) -> (Vec<u8>, Result<(), Fault>, usize) {
+) -> (Vec<u8>, Result<(), UpstreamFault>, usize) {
     let (mut all, mut past) = (Vec::new(), 0);
     loop {
         let direct = usize::try_from(body.direct()).unwrap();
@@ -354,11 +354,11 @@ async fn directly(
 }
 
 #[test]
-fn a_long_body_is_read_straight_to_where_it_goes() {
+fn a_long_body_is_read_in_place() {
     const LONG: usize = 700_000;
     let body: Arc<[u8]> = (0..LONG).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect();
     worker(async {
-        // The server's pieces, the slots, how much at a time.
+        // Sizes of the server's pieces, of the slots, and of a read.
         for (piece, slot, most) in [
             (LONG, 16_384, 262_144),
             (LONG, 1369, 90_000),
@@ -388,7 +388,7 @@ fn a_long_body_is_read_straight_to_where_it_goes() {
 }
 
 #[test]
-fn what_follows_a_long_body_is_not_read_with_it() {
+fn bytes_behind_a_long_body_are_not_read_with_it() {
     const LONG: usize = 300_000;
     worker(async {
         let server = Server::start(move |mut peer| {
@@ -405,14 +405,14 @@ fn what_follows_a_long_body_is_not_read_with_it() {
             let (all, end, past) = directly(answer.response.into_body(), 16_384, 262_144).await;
             end.unwrap();
             assert!(all == vec![b'x'; LONG] && past > 0);
-            // Whoever said more than was asked is asked nothing more.
+            // A connection with excess bytes is not reused.
             assert_eq!(server.connections(), number);
         }
     });
 }
 
 #[test]
-fn a_long_body_that_breaks_off_is_no_whole_one() {
+fn a_truncated_long_body_is_an_error() {
     worker(async {
         let server = Server::start(move |mut peer| {
             peer.head();
@@ -423,7 +423,7 @@ fn a_long_body_that_breaks_off_is_no_whole_one() {
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
         let answer = send(&pools, &backend, get("/")).await.unwrap();
         let (all, end, past) = directly(answer.response.into_body(), 16_384, 262_144).await;
-        assert!(matches!(end, Err(Fault::Aborted(Breach::Closed))), "{end:?}");
+        assert!(matches!(end, Err(UpstreamFault::Aborted(Breach::Closed))), "{end:?}");
         assert_eq!((all.len(), pools.kept()), (300_000, 0));
         assert!(past > 0);
     });

@@ -1,4 +1,4 @@
-//! When a request is sent again, and when not.
+//! Retries of requests, and cases without one.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use offramp_net::Address;
 use offramp_upstream::{
-    self as upstream, Backend, Candidate, Ejection, Failure, Fault, HashKey, Policy, Pools, Progress, Reason,
+    self as upstream, Backend, BalancePolicy, Candidate, ConnectEvent, ConnectFault, Ejection, FailedRequest,
+    HashSource, Pools, UpstreamFault,
 };
 
 use crate::server::{HELLO, Server};
 use crate::world::{Sent, backend, get, nobody, request, send, text, whole, worker};
 
-/// A server that answers one request of a connection, reads the next and closes without a word.
+/// A server that responds once per connection, reads the next request and closes without a word.
 fn closes_on_second() -> Server {
     Server::start(|mut peer| {
         peer.answer(HELLO);
@@ -21,7 +22,7 @@ fn closes_on_second() -> Server {
     })
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 fn nowhere() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -41,7 +42,7 @@ fn a_stale_connection_is_replaced_where_that_is_safe() {
 }
 
 #[test]
-fn what_may_have_been_done_is_not_done_twice() {
+fn possibly_processed_requests_are_not_repeated() {
     worker(async {
         let cases = [("POST", Sent::Nothing), ("PATCH", Sent::Nothing), ("PUT", whole("used"))];
         for (method, body) in cases {
@@ -49,14 +50,14 @@ fn what_may_have_been_done_is_not_done_twice() {
             let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
             text(send(&pools, &backend, get("/")).await.unwrap()).await;
             let failure = send(&pools, &backend, request(method, "/", body)).await.unwrap_err();
-            assert!(matches!(failure.fault, Fault::Aborted(_)), "{method}: {:?}", failure.fault);
+            assert!(matches!(failure.fault, UpstreamFault::Aborted(_)), "{method}: {:?}", failure.fault);
             assert_eq!((failure.tries, server.connections()), (1, 1), "{method}");
         }
     });
 }
 
 #[test]
-fn a_server_that_began_to_answer_is_not_asked_again() {
+fn a_begun_response_prevents_a_retry() {
     worker(async {
         let server = Server::start(|mut peer| {
             peer.answer(HELLO);
@@ -65,13 +66,13 @@ fn a_server_that_began_to_answer_is_not_asked_again() {
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
         text(send(&pools, &backend, get("/")).await.unwrap()).await;
         let failure = send(&pools, &backend, get("/")).await.unwrap_err();
-        assert!(matches!(failure.fault, Fault::Aborted(_)));
+        assert!(matches!(failure.fault, UpstreamFault::Aborted(_)));
         assert_eq!(server.connections(), 1);
     });
 }
 
 #[test]
-fn it_is_sent_again_only_once() {
+fn there_is_one_retry_only() {
     worker(async {
         let server = Server::start(|mut peer| {
             if peer.number == 0 {
@@ -86,7 +87,7 @@ fn it_is_sent_again_only_once() {
     });
 }
 
-/// A server that is killed takes connections a moment longer than it answers on them.
+/// A killed server accepts connections a moment longer than it responds on them.
 fn dying() -> Server {
     Server::start(|mut peer| {
         if peer.number == 0 {
@@ -97,14 +98,14 @@ fn dying() -> Server {
 }
 
 #[test]
-fn after_an_abort_another_server_is_asked() {
+fn after_an_abort_another_server_is_tried() {
     worker(async {
         let (dying, good) = (dying(), Server::steady(HELLO));
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[dying.address, good.address])));
         for _ in 0..2 {
             text(send(&pools, &backend, get("/")).await.unwrap()).await;
         }
-        // Their turns come again.
+        // Round robin reaches each of them.
         let mut tries = 0;
         for _ in 0..2 {
             let answer = send(&pools, &backend, get("/")).await.unwrap();
@@ -113,7 +114,7 @@ fn after_an_abort_another_server_is_asked() {
             text(answer).await;
         }
         assert_eq!((tries, dying.connections()), (3, 1));
-        // What may have been done is asked of nobody else.
+        // A request that may have been processed is not sent to another server.
         let (dying, good) = (self::dying(), Server::steady(HELLO));
         let (pools, backend) = (Pools::new(0), Arc::new(self::backend(&[dying.address, good.address])));
         for _ in 0..2 {
@@ -123,15 +124,17 @@ fn after_an_abort_another_server_is_asked() {
     });
 }
 
-/// A request that a hash ties to its server, and one for which there is only a backup, stay for one try more: most servers
-/// that close a connection are well. The one after it goes elsewhere.
+/// A request bound to its server by a hash, and one for which there is only a backup, stay for one more try:
+/// most servers that close a connection are healthy. The next try goes elsewhere.
 #[test]
-fn a_request_that_belongs_to_its_server_is_sent_there_once_more() {
+fn a_bound_request_is_sent_to_its_server_once_more() {
     worker(async {
-        for (policy, backup) in
-            [(Policy::Hash(HashKey::Client), false), (Policy::RoundRobin, true), (Policy::RoundRobin, false)]
-        {
-            let bound = backup || policy != Policy::RoundRobin;
+        for (policy, backup) in [
+            (BalancePolicy::Hash(HashSource::Client), false),
+            (BalancePolicy::RoundRobin, true),
+            (BalancePolicy::RoundRobin, false),
+        ] {
+            let bound = backup || policy != BalancePolicy::RoundRobin;
             for restarts in [true, false] {
                 let first = if restarts { closes_on_second() } else { dying() };
                 let (server, other) = (first.address, Server::steady(HELLO));
@@ -141,7 +144,7 @@ fn a_request_that_belongs_to_its_server_is_sent_there_once_more() {
                 });
                 let backend = Backend { policy: policy.clone(), ..Backend::new("app", servers) };
                 let (pools, backend) = (Pools::new(0), Arc::new(backend));
-                // A client whose hash leads to the first.
+                // A client whose hash leads to the first server.
                 let client = (1..=255).map(|last| IpAddr::from([10, 0, 0, last]));
                 let mut used = None;
                 for client in client {
@@ -155,7 +158,7 @@ fn a_request_that_belongs_to_its_server_is_sent_there_once_more() {
                     }
                 }
                 let about = upstream::Affinity { client: used, ..nobody() };
-                if policy == Policy::RoundRobin && !backup {
+                if policy == BalancePolicy::RoundRobin && !backup {
                     text(pools.send(&backend, get("/"), &about).await.unwrap()).await;
                 }
                 let answer = pools.send(&backend, get("/"), &about).await.unwrap();
@@ -172,7 +175,7 @@ fn a_request_that_belongs_to_its_server_is_sent_there_once_more() {
 }
 
 #[test]
-fn a_connection_closed_while_it_lay_idle_is_not_even_tried() {
+fn a_connection_closed_while_idle_is_not_tried() {
     worker(async {
         let (tell, told) = std::sync::mpsc::channel();
         let server = Server::start(move |mut peer| {
@@ -183,7 +186,7 @@ fn a_connection_closed_while_it_lay_idle_is_not_even_tried() {
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[server.address])));
         text(send(&pools, &backend, get("/")).await.unwrap()).await;
         told.recv().unwrap();
-        // A yield lets the event loop look at its sockets.
+        // A yield lets the event loop check its sockets.
         tokio::task::yield_now().await;
         let answer = send(&pools, &backend, request("POST", "/", whole("once"))).await.unwrap();
         assert_eq!(answer.tries, 1);
@@ -191,7 +194,7 @@ fn a_connection_closed_while_it_lay_idle_is_not_even_tried() {
 }
 
 #[test]
-fn who_cannot_be_reached_is_passed_over_for_any_method() {
+fn unreachable_servers_are_skipped_for_any_method() {
     worker(async {
         let server = Server::start(|mut peer| {
             while peer.head().is_some() {
@@ -202,9 +205,9 @@ fn who_cannot_be_reached_is_passed_over_for_any_method() {
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[nowhere(), server.address])));
         let attempts = (AtomicUsize::new(0), AtomicUsize::new(0));
         let picked = RefCell::new(Vec::new());
-        let progress = |progress: Progress<'_>| match progress {
-            Progress::Picked(server) => picked.borrow_mut().push(server.to_string()),
-            Progress::Attempted { succeeded } => {
+        let progress = |progress: ConnectEvent<'_>| match progress {
+            ConnectEvent::Picked(server) => picked.borrow_mut().push(server.to_string()),
+            ConnectEvent::Attempted { succeeded } => {
                 let side = if succeeded { &attempts.0 } else { &attempts.1 };
                 side.fetch_add(1, Ordering::Relaxed);
             }
@@ -226,21 +229,21 @@ fn who_cannot_be_reached_is_passed_over_for_any_method() {
 }
 
 #[test]
-fn nobody_to_be_reached_is_said() {
+fn no_reachable_server_is_an_error() {
     worker(async {
         let (pools, backend) = (Pools::new(0), Arc::new(backend(&[nowhere(), nowhere()])));
         let failure = send(&pools, &backend, get("/")).await.unwrap_err();
-        assert!(matches!(failure.fault, Fault::Connect(Reason::Io(_))), "{:?}", failure.fault);
+        assert!(matches!(failure.fault, UpstreamFault::Connect(ConnectFault::Io(_))), "{:?}", failure.fault);
         assert_eq!(failure.tries, 2);
         backend.health.iter().for_each(|health| health.set_duty(offramp_upstream::Duty::Drains));
         let failure = send(&pools, &backend, get("/")).await.unwrap_err();
-        assert!(matches!(failure.fault, Fault::Connect(Reason::NoServerAlive)));
+        assert!(matches!(failure.fault, UpstreamFault::Connect(ConnectFault::NoServerAlive)));
         assert!(failure.server.is_none());
     });
 }
 
 #[test]
-fn who_fails_again_and_again_is_left_alone() {
+fn repeatedly_failing_servers_are_ejected() {
     worker(async {
         let bad = Server::steady("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n");
         let good = Server::steady(HELLO);
@@ -249,7 +252,7 @@ fn who_fails_again_and_again_is_left_alone() {
         let (pools, backend) = (Pools::new(0), Arc::new(backend));
         let mut statuses = Vec::new();
         for _ in 0..12 {
-            let answer: Result<_, Failure> = send(&pools, &backend, get("/")).await;
+            let answer: Result<_, FailedRequest> = send(&pools, &backend, get("/")).await;
             let answer = answer.unwrap();
             statuses.push(answer.response.status().as_u16());
             text(answer).await;

@@ -1,4 +1,4 @@
-//! A server whose every connection follows a script, on threads of its own.
+//! A server whose connections follow a script, on threads of its own.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The longest that a script waits for its client.
+/// Timeout of a script's reads.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server; stopped when dropped.
@@ -18,12 +18,12 @@ pub(crate) struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A connection, as a script sees it.
+/// A connection within a script.
 pub(crate) struct Peer {
     pub(crate) stream: TcpStream,
-    /// Which connection of the server it is, from 0.
+    /// Number of the connection, from 0.
     pub(crate) number: usize,
-    /// What was read behind the last request.
+    /// Bytes read behind the last request.
     pub(crate) ahead: Vec<u8>,
 }
 
@@ -51,12 +51,12 @@ impl Server {
         Server { address, connections, stop, thread: Some(thread) }
     }
 
-    /// Answers every request with `response`.
+    /// Responds to every request with `response`.
     pub(crate) fn steady(response: &'static str) -> Self {
         Server::start(move |mut peer| while peer.answer(response).is_some() {})
     }
 
-    /// How many connections there were.
+    /// Number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -73,7 +73,7 @@ impl Drop for Server {
 }
 
 impl Peer {
-    /// The next request's head; `None` where the client closes instead.
+    /// Head of the next request; `None` if the client closes instead.
     pub(crate) fn head(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.ahead.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -98,12 +98,12 @@ impl Peer {
         body
     }
 
-    /// Sends bytes; a client that has gone is no matter.
+    /// Sends bytes; errors of a closed connection are ignored.
     pub(crate) fn say(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    /// Answers the next request, which has no body.
+    /// Responds to the next request, which has no body.
     pub(crate) fn answer(&mut self, response: &str) -> Option<String> {
         let head = self.head()?;
         self.say(response);

@@ -11,12 +11,13 @@ use http::{HeaderMap, Request};
 use offramp_http::body::Frame;
 use offramp_net::Address;
 use offramp_upstream::{
-    Affinity, Answer, Backend, Candidate, Failure, Fault, Pools, RequestBody, Server, ServerBody,
+    Affinity, Backend, Candidate, FailedRequest, Pools, RequestBody, Server, ServerBody, UpstreamFault,
+    UpstreamResponse,
 };
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Runs a test as a worker runs, for at most 30 seconds.
+/// Runs a test like a worker, for at most 30 seconds.
 pub(crate) fn worker<T>(test: impl Future<Output = T>) -> T {
     let mut builder = Builder::new_current_thread();
     let runtime = builder.enable_all().build_local(LocalOptions::default()).unwrap();
@@ -29,12 +30,12 @@ pub(crate) fn backend(servers: &[SocketAddr]) -> Backend {
     Backend::new("app", servers.iter().map(server))
 }
 
-/// The body of a request.
+/// Body of a request.
 #[derive(Debug)]
 pub(crate) enum Sent {
     Nothing,
     Whole(Option<Bytes>),
-    /// Piece by piece, as the test gives them; `Err` breaks it off.
+    /// Pieces given by the test; `Err` aborts the body.
     Pieces(UnboundedReceiver<Result<Bytes, String>>),
 }
 
@@ -64,16 +65,16 @@ impl RequestBody for Sent {
     }
 }
 
-/// What tests read of a response.
+/// Reading of a response in tests.
 pub(crate) trait BodyExt {
-    /// The next part.
-    async fn frame(&mut self) -> Option<Result<Frame, Fault>>;
+    /// Returns the next part.
+    async fn frame(&mut self) -> Option<Result<Frame, UpstreamFault>>;
 
-    /// All of it.
-    async fn collect(self) -> Result<Collected, Fault>;
+    /// Reads everything.
+    async fn collect(self) -> Result<Collected, UpstreamFault>;
 }
 
-/// A body that has come to its end.
+/// A complete body.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     data: Vec<u8>,
@@ -91,11 +92,11 @@ impl Collected {
 }
 
 impl<B: RequestBody> BodyExt for ServerBody<B> {
-    async fn frame(&mut self) -> Option<Result<Frame, Fault>> {
+    async fn frame(&mut self) -> Option<Result<Frame, UpstreamFault>> {
         poll_fn(|cx| self.poll_frame(cx)).await
     }
 
-    async fn collect(mut self) -> Result<Collected, Fault> {
+    async fn collect(mut self) -> Result<Collected, UpstreamFault> {
         let mut all = Collected::default();
         while let Some(frame) = self.frame().await {
             match frame?.into_data() {
@@ -125,7 +126,7 @@ pub(crate) fn whole(body: impl Into<Bytes>) -> Sent {
     Sent::Whole(Some(body.into()))
 }
 
-/// Nothing is known of the client.
+/// An unknown client.
 pub(crate) fn nobody() -> Affinity<'static, Sent> {
     Affinity {
         client: None,
@@ -137,17 +138,17 @@ pub(crate) fn nobody() -> Affinity<'static, Sent> {
     }
 }
 
-/// Sends a request on behalf of nobody.
+/// Sends a request without a client.
 pub(crate) async fn send(
     pools: &Pools<Sent>,
     backend: &Arc<Backend>,
     request: Request<Sent>,
-) -> Result<Answer<Sent>, Failure> {
+) -> Result<UpstreamResponse<Sent>, FailedRequest> {
     pools.send(backend, request, &nobody()).await
 }
 
-/// The body of an answer as text.
-pub(crate) async fn text(answer: Answer<Sent>) -> String {
+/// Body of a response as text.
+pub(crate) async fn text(answer: UpstreamResponse<Sent>) -> String {
     let body = answer.response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(body.to_vec()).unwrap()
 }

@@ -1,10 +1,10 @@
-//! The JA4 fingerprint of a TLS client, by FoxIO's specification (technical_details/JA4.md in their repository
-//! `ja4`): what the client offers, in 36 characters, independent of the order in which it offers it.
+//! The JA4 fingerprint of a TLS client, by FoxIO's specification (technical_details/JA4.md in their
+//! repository `ja4`): 36 characters over the offered parameters, independent of their order.
 //!
-//! It names a TLS library and its settings, never a person. Clients can imitate the fingerprint of others, so it
-//! sorts clients and proves nothing.
+//! The fingerprint identifies a TLS library and its settings, not a person. Clients can imitate the
+//! fingerprint of others, so it classifies clients and proves nothing.
 //!
-//! It allocates only where a client lists more than [`ROOM`] suites or extensions.
+//! It allocates only if a client lists more than [`ROOM`] suites or extensions.
 
 use std::fmt;
 use std::str;
@@ -18,17 +18,17 @@ use super::ClientHello;
 pub struct Ja4([u8; Ja4::LENGTH]);
 
 impl Ja4 {
-    /// How many characters it has.
+    /// Length of a fingerprint in characters.
     pub const LENGTH: usize = 36;
 
     /// The fingerprint as text: ASCII letters, digits and two underscores.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Only ASCII is written into it.
+        // The fingerprint consists of ASCII characters.
         str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The same as bytes.
+    /// Returns the characters of the fingerprint.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::LENGTH] {
         self.0
@@ -48,7 +48,7 @@ impl fmt::Debug for Ja4 {
 }
 
 impl ClientHello<'_> {
-    /// The JA4 fingerprint of the client, over TCP. Costs two short SHA-256 hashes and two sorts.
+    /// Computes the JA4 fingerprint of the client, over TCP. Costs two short SHA-256 hashes and two sorts.
     #[must_use]
     pub fn ja4(&self) -> Ja4 {
         let version = match self.versions.map_or(Some(self.legacy_version), |_| self.versions().max()) {
@@ -86,10 +86,10 @@ impl ClientHello<'_> {
     }
 }
 
-/// The extensions that the fingerprint counts, and does not hash.
+/// Extensions that the fingerprint counts but does not hash.
 const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
-/// How many suites or extensions are sorted on the stack. Browsers have about 20 of each.
+/// Number of suites or extensions that are sorted on the stack. Browsers list about 20 of each.
 const ROOM: usize = 128;
 
 /// Two digits; 99 for more.
@@ -98,8 +98,8 @@ fn decimal(count: usize) -> [u8; 2] {
     [b'0' + count / 10, b'0' + count % 10]
 }
 
-/// The first and the last character of the first protocol; where one of them is no letter or digit, of the
-/// protocol in hexadecimal. `00` where there is none.
+/// The first and last character of the first ALPN protocol; if one of them is not alphanumeric, those of the
+/// protocol in hexadecimal. `00` without ALPN.
 fn protocol(first: &[u8]) -> [u8; 2] {
     match (first.first(), first.last()) {
         (Some(&start), Some(&end)) if start.is_ascii_alphanumeric() && end.is_ascii_alphanumeric() => {
@@ -110,7 +110,7 @@ fn protocol(first: &[u8]) -> [u8; 2] {
     }
 }
 
-/// Gives the codes in ascending order to `then`.
+/// Calls `then` with the codes in ascending order.
 fn sorted<T>(codes: impl Iterator<Item = u16> + Clone, then: impl FnOnce(&[u16]) -> T) -> T {
     let mut room = [0; ROOM];
     let mut rest = codes.clone();
@@ -119,7 +119,7 @@ fn sorted<T>(codes: impl Iterator<Item = u16> + Clone, then: impl FnOnce(&[u16])
         *slot = code;
         count += 1;
     }
-    // A client that is about to be surprising.
+    // More codes than the stack buffer holds: sort on the heap.
     if rest.next().is_some() {
         let mut all: Vec<u16> = codes.collect();
         all.sort_unstable();
@@ -133,10 +133,10 @@ fn hex(nibble: u8) -> u8 {
     b"0123456789abcdef"[usize::from(nibble & 15)]
 }
 
-/// The hash of lists as the specification writes them: `002f,0035`.
+/// Incremental hash of lists in the format of the specification: `002f,0035`.
 struct Hash {
     context: Context,
-    /// What was not given to `context` yet.
+    /// Text buffered for the next update of `context`.
     text: [u8; 256],
     length: usize,
     is_empty: bool,
@@ -174,7 +174,7 @@ impl Hash {
         self.is_empty = false;
     }
 
-    /// The first twelve hexadecimal digits; zeros where nothing was hashed.
+    /// The first twelve hexadecimal digits of the hash; zeros if nothing was hashed.
     fn first_twelve(mut self) -> [u8; 12] {
         if self.is_empty {
             return [b'0'; 12];
@@ -198,12 +198,12 @@ mod tests {
     use super::*;
     use crate::client_hello::is_grease;
 
-    /// What a client offers, to be made a hello.
+    /// Parameters for building a hello.
     #[derive(Clone, Debug, Default)]
     struct Offer {
         version: u16,
         suites: Vec<u16>,
-        /// Those without a meaning here.
+        /// Extension types that the parser does not interpret.
         others: Vec<u16>,
         name: bool,
         alpn: Option<Vec<u8>>,
@@ -249,7 +249,7 @@ mod tests {
             hello(&bytes).unwrap().ja4().to_string()
         }
 
-        /// The same, by the words of the specification and without any regard for cost.
+        /// Reference implementation: follows the wording of the specification, without regard for cost.
         fn oracle(&self) -> String {
             let honest = |list: &[u16]| -> Vec<u16> {
                 list.iter().copied().filter(|code| !is_grease(*code)).collect()
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// The example of the specification, its extensions in the order in which it lists them.
+    /// The example of the specification, with its extensions in the listed order.
     fn example() -> Offer {
         Offer {
             version: 0x0303,
@@ -324,8 +324,8 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_specification() {
-        // Extensions that are read need a body that can be.
+    fn examples_of_the_specification() {
+        // The parser reads these extensions, so they would need valid bodies.
         let readable = |offer: &Offer| {
             let mut offer = offer.clone();
             offer.others.retain(|kind| ![0x0033, 0x000a].contains(kind));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn protocols_by_their_ends() {
+    fn alpn_part_is_first_and_last_character() {
         let cases: [(&[u8], &[u8; 2]); 13] = [
             (b"", b"00"),
             (b"h", b"hh"),
@@ -372,9 +372,9 @@ mod tests {
         }
     }
 
-    /// Made from the bytes by another program, in another language.
+    /// Expected values were computed from the captured bytes by another implementation.
     #[test]
-    fn real_clients() {
+    fn captured_clients() {
         let cases = [
             (CHROMIUM, "t13d1517h2_8daaf6152771_cb7bf5808d99"),
             (CURL, "t13d3112h2_e8f1e7e78f70_b26ce05bbdd6"),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_zeros() {
+    fn absent_lists_are_zeros() {
         let nothing = Offer { version: 0x0301, ..Offer::default() };
         assert_eq!(nothing.ja4(), "t10i000000_000000000000_000000000000");
         let named = Offer { name: true, alpn: Some(b"h2".to_vec()), version: 0x0300, ..Offer::default() };
@@ -425,13 +425,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_the_specification_says(offer in offers()) {
+        fn agrees_with_the_reference(offer in offers()) {
             prop_assert_eq!(offer.ja4(), offer.oracle());
         }
 
         /// Browsers shuffle their extensions.
         #[test]
-        fn the_order_of_suites_and_extensions_says_nothing(offer in offers()) {
+        fn order_of_suites_and_extensions_is_ignored(offer in offers()) {
             let mut other = offer.clone();
             other.suites.reverse();
             other.others.reverse();

@@ -1,69 +1,69 @@
 //! The `server_name` extension (RFC 6066 §3).
 //!
-//! What is a host name follows rustls (`rustls-pki-types`), so that both see the same name: letters, digits,
-//! hyphens and underscores in labels of 1 to 63 bytes, 253 bytes in all, no hyphen at either end of a label,
-//! and a last label that is not a number. Nothing is decoded or mapped: internationalised names come as
-//! A-labels.
+//! Host names are validated by the rules of `rustls-pki-types`, so that rustls and this crate see the same
+//! name: letters, digits, hyphens and underscores in labels of 1 to 63 bytes, 253 bytes in all, no hyphen at
+//! either end of a label, and a last label that is not a number. Nothing is decoded or mapped:
+//! internationalised names come as A-labels.
 
 use std::net::IpAddr;
 use std::str;
 
-use super::parse::{Reader, Span};
+use super::parse::{ByteCursor, MessageSpan};
 use crate::HelloFault;
 
 const FIELD: &str = "server_name";
 const HOST_NAME: u8 = 0;
-/// The longest host name, in bytes.
+/// Longest host name, in bytes.
 const MAX_NAME: usize = 253;
-/// The longest label, in bytes (RFC 1035 §2.3.4).
+/// Longest label, in bytes (RFC 1035 §2.3.4).
 const MAX_LABEL: usize = 63;
 
-/// What was found.
+/// Parsed content of the extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum HostName {
+pub(super) enum SniContent {
     Absent,
-    /// Already in the form that is handed out.
-    AsSent(Span),
-    /// It had capital letters.
+    /// A name that is lower case already: borrowed from the message.
+    AsSent(MessageSpan),
+    /// Copy of a name that had capital letters.
     Lowered(Box<str>),
     IpAddress,
     Invalid,
 }
 
-/// Reads the body of the extension.
-pub(super) fn read(mut body: Reader<'_>) -> Result<HostName, HelloFault> {
+/// Reads the body of a `server_name` extension.
+pub(super) fn read(mut body: ByteCursor<'_>) -> Result<SniContent, HelloFault> {
     let mut list = body.vec16(FIELD)?;
     body.end(FIELD)?;
     let mut found = None;
     while list.left() > 0 {
-        // Other types are not defined, and their length cannot be known.
+        // Other name types are undefined, and so is the length of their entries.
         if list.u8(FIELD)? != HOST_NAME {
             break;
         }
         let name = list.vec16(FIELD)?;
         // "MUST NOT contain more than one name of the same name_type."
-        if found.replace(judge(name)).is_some() {
+        if found.replace(classify(name)).is_some() {
             return Err(HelloFault::Malformed(FIELD));
         }
     }
-    Ok(found.unwrap_or(HostName::Invalid))
+    Ok(found.unwrap_or(SniContent::Invalid))
 }
 
-fn judge(name: Reader<'_>) -> HostName {
+fn classify(name: ByteCursor<'_>) -> SniContent {
     if !is_host_name(name.bytes()) {
         let address = str::from_utf8(name.bytes()).ok().and_then(|text| text.parse::<IpAddr>().ok());
-        return address.map_or(HostName::Invalid, |_| HostName::IpAddress);
+        return address.map_or(SniContent::Invalid, |_| SniContent::IpAddress);
     }
     let name = if name.bytes().ends_with(b".") { name.without_last() } else { name };
     if name.bytes().iter().any(u8::is_ascii_uppercase) {
         let lowered = name.bytes().iter().map(|byte| char::from(byte.to_ascii_lowercase()));
-        HostName::Lowered(lowered.collect::<String>().into_boxed_str())
+        SniContent::Lowered(lowered.collect::<String>().into_boxed_str())
     } else {
-        HostName::AsSent(name.span())
+        SniContent::AsSent(name.span())
     }
 }
 
-/// Whether this is a host name, perhaps with a trailing dot.
+/// Validates a host name, with or without a trailing dot.
 fn is_host_name(name: &[u8]) -> bool {
     if name.len() > MAX_NAME {
         return false;

@@ -1,26 +1,26 @@
-//! What IANA calls the numbers in a ClientHello, for people to read.
+//! IANA names for the numbers in a ClientHello.
 //!
 //! Only values in use are listed; others print as `0x1234`. The registries: "TLS Cipher Suites", "TLS
 //! Supported Groups", "TLS SignatureScheme".
 
 use std::fmt;
 
-/// A number of a TLS registry, which prints as its name. GREASE values print as `GREASE`, unknown ones in
+/// A number of a TLS registry that prints as its name. GREASE values print as `GREASE`, unknown ones in
 /// hexadecimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Name {
+pub struct RegistryName {
     number: u16,
     known: Option<&'static str>,
 }
 
-impl Name {
-    /// The registered name, if the number is in use.
+impl RegistryName {
+    /// The registered name, or `None` for numbers that are not listed.
     #[must_use]
     pub fn known(self) -> Option<&'static str> {
         self.known
     }
 
-    /// The number.
+    /// The number as sent on the wire.
     #[must_use]
     pub fn number(self) -> u16 {
         self.number
@@ -32,7 +32,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for RegistryName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.known {
             Some(name) => f.pad(name),
@@ -42,7 +42,8 @@ impl fmt::Display for Name {
     }
 }
 
-/// Whether the value is reserved to keep peers tolerant of unknown ones (RFC 8701): 0x0a0a, 0x1a1a … 0xfafa.
+/// Returns true for GREASE values (RFC 8701), which keep peers tolerant of unknown ones: 0x0a0a, 0x1a1a …
+/// 0xfafa.
 #[must_use]
 pub fn is_grease(number: u16) -> bool {
     let [high, low] = number.to_be_bytes();
@@ -51,30 +52,30 @@ pub fn is_grease(number: u16) -> bool {
 
 /// The name of a protocol version, as in `TLSv1.3`.
 #[must_use]
-pub fn version_name(version: u16) -> Name {
-    Name::find(version, VERSIONS)
+pub fn version_name(version: u16) -> RegistryName {
+    RegistryName::find(version, VERSIONS)
 }
 
 /// The name of a cipher suite, as in `TLS_AES_128_GCM_SHA256`.
 #[must_use]
-pub fn suite_name(suite: u16) -> Name {
-    Name::find(suite, SUITES)
+pub fn suite_name(suite: u16) -> RegistryName {
+    RegistryName::find(suite, SUITES)
 }
 
 /// The name of a key exchange group, as in `x25519`.
 #[must_use]
-pub fn group_name(group: u16) -> Name {
-    Name::find(group, GROUPS)
+pub fn group_name(group: u16) -> RegistryName {
+    RegistryName::find(group, GROUPS)
 }
 
 /// The name of a signature scheme, as in `ecdsa_secp256r1_sha256`.
 #[must_use]
-pub fn scheme_name(scheme: u16) -> Name {
-    Name::find(scheme, SCHEMES)
+pub fn scheme_name(scheme: u16) -> RegistryName {
+    RegistryName::find(scheme, SCHEMES)
 }
 
-/// What OpenSSL calls a suite of TLS 1.3, or an AEAD suite of TLS 1.2 with ephemeral keys. Readers of the
-/// PROXY protocol's cipher field expect this one.
+/// The OpenSSL name of a TLS 1.3 suite, or of a TLS 1.2 AEAD suite with ephemeral keys. Readers of the PROXY
+/// protocol's cipher field expect this spelling.
 #[must_use]
 pub fn openssl_suite_name(suite: u16) -> Option<&'static str> {
     match suite {
@@ -212,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_print_for_people() {
+    fn numbers_print_as_names() {
         assert_eq!(version_name(0x0304).to_string(), "TLSv1.3");
         assert_eq!(suite_name(0x1301).to_string(), "TLS_AES_128_GCM_SHA256");
         assert_eq!(group_name(0x11ec).to_string(), "X25519MLKEM768");
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn grease_is_sixteen_values() {
+    fn grease_has_sixteen_values() {
         let all: Vec<u16> = (0..=u16::MAX).filter(|&number| is_grease(number)).collect();
         assert_eq!(all.len(), 16);
         assert_eq!((all[0], all[1], all[15]), (0x0a0a, 0x1a1a, 0xfafa));

@@ -1,49 +1,49 @@
-//! From the bytes of a ClientHello to where its parts stand (RFC 8446 §4.1.2, §4.2).
+//! Parser of the ClientHello message: from bytes to the spans of its parts (RFC 8446 §4.1.2, §4.2).
 //!
-//! Lists are checked here, so that reading them later cannot fail. Extensions that this crate has no use for
-//! are skipped unread. Where rustls is lenient (empty lists, order of extensions), so is this.
+//! Lists are checked here, so that reading them later cannot fail. Extensions that this crate does not use
+//! are skipped unread. Empty lists and extensions in any order pass, as in rustls.
 
 use std::borrow::Cow;
 
 use super::ClientHello;
-use super::name::{self, HostName};
+use super::name::{self, SniContent};
 use crate::HelloFault;
 
-/// A part of the message, by offsets.
+/// A range of the message, by offsets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct MessageSpan {
     start: u32,
     end: u32,
 }
 
-impl Span {
-    /// The bytes; `message` must be the one that the span was read from.
+impl MessageSpan {
+    /// The bytes of the span; `message` must be the one that the span was read from.
     pub(super) fn of(self, message: &[u8]) -> &[u8] {
         &message[self.start as usize..self.end as usize]
     }
 }
 
-/// The extensions that are read, by their IANA numbers.
-mod extension {
-    pub(super) const SERVER_NAME: u16 = 0;
-    pub(super) const SUPPORTED_GROUPS: u16 = 10;
-    pub(super) const SIGNATURE_ALGORITHMS: u16 = 13;
-    pub(super) const ALPN: u16 = 16;
-    pub(super) const SESSION_TICKET: u16 = 35;
-    pub(super) const PRE_SHARED_KEY: u16 = 41;
-    pub(super) const EARLY_DATA: u16 = 42;
-    pub(super) const SUPPORTED_VERSIONS: u16 = 43;
-    pub(super) const KEY_SHARE: u16 = 51;
+/// IANA numbers of the extensions that are parsed.
+pub(super) mod extension {
+    pub(in crate::client_hello) const SERVER_NAME: u16 = 0;
+    pub(in crate::client_hello) const SUPPORTED_GROUPS: u16 = 10;
+    pub(in crate::client_hello) const SIGNATURE_ALGORITHMS: u16 = 13;
+    pub(in crate::client_hello) const ALPN: u16 = 16;
+    pub(in crate::client_hello) const SESSION_TICKET: u16 = 35;
+    pub(in crate::client_hello) const PRE_SHARED_KEY: u16 = 41;
+    pub(in crate::client_hello) const EARLY_DATA: u16 = 42;
+    pub(in crate::client_hello) const SUPPORTED_VERSIONS: u16 = 43;
+    pub(in crate::client_hello) const KEY_SHARE: u16 = 51;
 }
 
-/// The longest session ID, in bytes (RFC 8446 §4.1.2).
+/// Longest session ID, in bytes (RFC 8446 §4.1.2).
 const MAX_SESSION_ID: usize = 32;
 const RANDOM: usize = 32;
 
-/// Reads a ClientHello without its message header. The message is at most `MAX_HELLO` bytes.
+/// Parses a ClientHello without its message header. The message is at most `MAX_HELLO` bytes.
 pub(super) fn parse(message: Cow<'_, [u8]>) -> Result<ClientHello<'_>, HelloFault> {
-    let mut found = Found::default();
-    let mut reader = Reader::new(&message);
+    let mut found = HelloExtensions::default();
+    let mut reader = ByteCursor::new(&message);
     let legacy_version = reader.u16("legacy_version")?;
     reader.take(RANDOM, "random")?;
     if reader.vec8("session_id")?.left() > MAX_SESSION_ID {
@@ -51,8 +51,8 @@ pub(super) fn parse(message: Cow<'_, [u8]>) -> Result<ClientHello<'_>, HelloFaul
     }
     let suites = reader.vec16("cipher_suites")?.even("cipher_suites")?;
     reader.vec8("compression_methods")?;
-    let mut extensions = Span::default();
-    // Clients before extensions end here.
+    let mut extensions = MessageSpan::default();
+    // Clients that predate extensions end here.
     if reader.left() > 0 {
         let list = reader.vec16("extensions")?;
         extensions = list.span();
@@ -63,7 +63,7 @@ pub(super) fn parse(message: Cow<'_, [u8]>) -> Result<ClientHello<'_>, HelloFaul
         legacy_version,
         suites,
         extensions,
-        host: found.host.unwrap_or(HostName::Absent),
+        host: found.host.unwrap_or(SniContent::Absent),
         alpn: found.alpn,
         versions: found.versions,
         groups: found.groups,
@@ -76,21 +76,21 @@ pub(super) fn parse(message: Cow<'_, [u8]>) -> Result<ClientHello<'_>, HelloFaul
     })
 }
 
-/// What the extensions held; `None` where there was no such extension.
+/// Contents of the extensions; `None` for each that is absent.
 #[derive(Default)]
-struct Found {
-    host: Option<HostName>,
-    alpn: Option<Span>,
-    versions: Option<Span>,
-    groups: Option<Span>,
-    schemes: Option<Span>,
-    key_shares: Option<Span>,
-    session_ticket: Option<Span>,
-    pre_shared_key: Option<Span>,
+struct HelloExtensions {
+    host: Option<SniContent>,
+    alpn: Option<MessageSpan>,
+    versions: Option<MessageSpan>,
+    groups: Option<MessageSpan>,
+    schemes: Option<MessageSpan>,
+    key_shares: Option<MessageSpan>,
+    session_ticket: Option<MessageSpan>,
+    pre_shared_key: Option<MessageSpan>,
     early_data: Option<()>,
 }
 
-fn read_extensions(mut list: Reader<'_>, found: &mut Found) -> Result<(), HelloFault> {
+fn read_extensions(mut list: ByteCursor<'_>, found: &mut HelloExtensions) -> Result<(), HelloFault> {
     while list.left() > 0 {
         let kind = list.u16("extension type")?;
         let body = list.vec16("extension")?;
@@ -121,19 +121,19 @@ fn once<T>(slot: &mut Option<T>, kind: u16, value: T) -> Result<(), HelloFault> 
     }
 }
 
-fn code_list(mut body: Reader<'_>, field: &'static str) -> Result<Span, HelloFault> {
+fn code_list(mut body: ByteCursor<'_>, field: &'static str) -> Result<MessageSpan, HelloFault> {
     let list = body.vec16(field)?;
     body.end(field)?;
     list.even(field)
 }
 
-fn version_list(mut body: Reader<'_>) -> Result<Span, HelloFault> {
+fn version_list(mut body: ByteCursor<'_>) -> Result<MessageSpan, HelloFault> {
     let list = body.vec8("supported_versions")?;
     body.end("supported_versions")?;
     list.even("supported_versions")
 }
 
-fn protocol_list(mut body: Reader<'_>) -> Result<Span, HelloFault> {
+fn protocol_list(mut body: ByteCursor<'_>) -> Result<MessageSpan, HelloFault> {
     const FIELD: &str = "application_layer_protocol_negotiation";
     let mut list = body.vec16(FIELD)?;
     body.end(FIELD)?;
@@ -147,7 +147,7 @@ fn protocol_list(mut body: Reader<'_>) -> Result<Span, HelloFault> {
     Ok(span)
 }
 
-fn share_list(mut body: Reader<'_>) -> Result<Span, HelloFault> {
+fn share_list(mut body: ByteCursor<'_>) -> Result<MessageSpan, HelloFault> {
     let mut list = body.vec16("key_share")?;
     body.end("key_share")?;
     let span = list.span();
@@ -158,42 +158,42 @@ fn share_list(mut body: Reader<'_>) -> Result<Span, HelloFault> {
     Ok(span)
 }
 
-/// A part of the message that is read from its front.
+/// A cursor over a range of the message.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(super) struct ByteCursor<'a> {
     message: &'a [u8],
     start: usize,
     end: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteCursor<'a> {
     fn new(message: &'a [u8]) -> Self {
         Self { message, start: 0, end: message.len() }
     }
 
-    /// How many bytes are left.
+    /// Number of unread bytes.
     pub(super) fn left(self) -> usize {
         self.end - self.start
     }
 
-    /// The bytes that are left.
+    /// The bytes that are not read yet.
     pub(super) fn bytes(self) -> &'a [u8] {
         &self.message[self.start..self.end]
     }
 
-    /// Where the bytes that are left stand in the message.
-    pub(super) fn span(self) -> Span {
-        // A message is at most `MAX_HELLO` bytes, which fit 32 bits.
-        Span { start: self.start as u32, end: self.end as u32 }
+    /// The range of the unread bytes in the message.
+    pub(super) fn span(self) -> MessageSpan {
+        // A message has at most `MAX_HELLO` bytes, so the offsets fit 32 bits.
+        MessageSpan { start: self.start as u32, end: self.end as u32 }
     }
 
-    /// Everything but the last byte.
+    /// Drops the last unread byte.
     pub(super) fn without_last(self) -> Self {
         Self { end: self.end.saturating_sub(1).max(self.start), ..self }
     }
 
-    /// Cuts off the next `length` bytes.
-    pub(super) fn take(&mut self, length: usize, field: &'static str) -> Result<Reader<'a>, HelloFault> {
+    /// Splits off the next `length` bytes.
+    pub(super) fn take(&mut self, length: usize, field: &'static str) -> Result<ByteCursor<'a>, HelloFault> {
         if length > self.left() {
             return Err(HelloFault::Malformed(field));
         }
@@ -211,25 +211,25 @@ impl<'a> Reader<'a> {
         Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// Cuts off a vector whose length stands in one byte before it.
-    pub(super) fn vec8(&mut self, field: &'static str) -> Result<Reader<'a>, HelloFault> {
+    /// Splits off a vector with a one-byte length prefix.
+    pub(super) fn vec8(&mut self, field: &'static str) -> Result<ByteCursor<'a>, HelloFault> {
         let length = self.u8(field)?;
         self.take(usize::from(length), field)
     }
 
-    /// Cuts off a vector whose length stands in two bytes before it.
-    pub(super) fn vec16(&mut self, field: &'static str) -> Result<Reader<'a>, HelloFault> {
+    /// Splits off a vector with a two-byte length prefix.
+    pub(super) fn vec16(&mut self, field: &'static str) -> Result<ByteCursor<'a>, HelloFault> {
         let length = self.u16(field)?;
         self.take(usize::from(length), field)
     }
 
-    /// Nothing may be left.
+    /// Fails if unread bytes are left.
     pub(super) fn end(self, field: &'static str) -> Result<(), HelloFault> {
         if self.left() == 0 { Ok(()) } else { Err(HelloFault::Malformed(field)) }
     }
 
-    /// The span, if it holds whole two-byte values.
-    fn even(self, field: &'static str) -> Result<Span, HelloFault> {
+    /// The unread span; fails unless it consists of two-byte values.
+    fn even(self, field: &'static str) -> Result<MessageSpan, HelloFault> {
         if self.left().is_multiple_of(2) { Ok(self.span()) } else { Err(HelloFault::Malformed(field)) }
     }
 }

@@ -1,4 +1,4 @@
-//! Hellos captured from real clients, and built ones for each refusal.
+//! Hellos captured from real clients, and synthetic ones for each fault.
 
 use super::*;
 
@@ -10,20 +10,20 @@ pub(super) const CHROMIUM: &[u8] = include_bytes!("../../tests/data/chromium.bin
 
 pub(super) fn hello(bytes: &[u8]) -> Result<ClientHello<'_>, HelloFault> {
     match peek(bytes) {
-        Step::Done { value, consumed } => {
+        ParseStep::Done { value, consumed } => {
             assert_eq!(consumed, 0);
             Ok(value)
         }
-        Step::Reject(fault) => Err(fault),
-        Step::Need(more) => panic!("needs {more} more"),
+        ParseStep::Reject(fault) => Err(fault),
+        ParseStep::Need(more) => panic!("needs {more} more"),
     }
 }
 
-fn names(name: fn(u16) -> Name, numbers: impl Iterator<Item = u16>) -> Vec<String> {
+fn names(name: fn(u16) -> RegistryName, numbers: impl Iterator<Item = u16>) -> Vec<String> {
     numbers.map(|number| name(number).to_string()).collect()
 }
 
-/// A vector with its length before it, in `N` bytes.
+/// A vector with a length prefix of `N` bytes.
 pub(super) fn vector<const N: usize>(bytes: &[u8]) -> Vec<u8> {
     [&bytes.len().to_be_bytes()[8 - N..], bytes].concat()
 }
@@ -46,7 +46,7 @@ fn message(extensions: &[u8]) -> Vec<u8> {
     [&[1][..], &vector::<3>(&body)].concat()
 }
 
-/// The message in records of at most `size` bytes.
+/// Fragments the message into records of at most `size` bytes.
 pub(super) fn records(message: &[u8], size: usize) -> Vec<u8> {
     message.chunks(size).flat_map(|part| [&[22, 3, 1][..], &vector::<2>(part)].concat()).collect()
 }
@@ -125,10 +125,10 @@ fn chromium_with_grease_and_post_quantum() {
 fn a_hello_over_several_records_is_joined() {
     let whole = hello(CHROMIUM).unwrap();
     for size in [1, 2, 3, 4, 5, 100, 1999, 2014, 2015] {
-        // One byte a record too: a hello of a browser has 1,700 bytes by now.
+        // Down to one byte per record; hellos of browsers have 1,700 bytes.
         let fragmented = records(&CHROMIUM[5..], size);
         match peek(&fragmented) {
-            Step::Done { value, .. } => {
+            ParseStep::Done { value, .. } => {
                 assert_eq!(value, whole);
                 assert!(matches!(value.message, Cow::Owned(_)));
             }
@@ -141,32 +141,32 @@ fn a_hello_over_several_records_is_joined() {
 }
 
 #[test]
-fn what_follows_is_not_looked_at() {
+fn bytes_after_the_hello_are_ignored() {
     let more = [OPENSSL_13, &[0xff; 20]].concat();
     assert_eq!(hello(&more).unwrap(), hello(OPENSSL_13).unwrap());
 }
 
 #[test]
-fn need_counts_towards_the_whole() {
-    assert_eq!(peek(b""), Step::Need(9));
-    assert_eq!(peek(&OPENSSL_13[..5]), Step::Need(4));
-    assert_eq!(peek(&OPENSSL_13[..9]), Step::Need(OPENSSL_13.len() - 9));
+fn need_counts_record_headers() {
+    assert_eq!(peek(b""), ParseStep::Need(9));
+    assert_eq!(peek(&OPENSSL_13[..5]), ParseStep::Need(4));
+    assert_eq!(peek(&OPENSSL_13[..9]), ParseStep::Need(OPENSSL_13.len() - 9));
     // Two records of 8 and 4 bytes: the second header counts, too.
     let message = message(&[]);
     let fragmented = records(&message, message.len() - 4);
-    assert_eq!(peek(&fragmented[..9]), Step::Need(fragmented.len() - 9));
-    assert_eq!(peek(&fragmented[..fragmented.len() - 6]), Step::Need(6));
+    assert_eq!(peek(&fragmented[..9]), ParseStep::Need(fragmented.len() - 9));
+    assert_eq!(peek(&fragmented[..fragmented.len() - 6]), ParseStep::Need(6));
 }
 
-/// Whoever waits for a hello without a look at it waits for the same bytes, and hears of the same faults of records.
+/// `arrived` asks for the same bytes as `peek` and reports the same record faults.
 #[test]
-fn a_hello_has_arrived_when_it_can_be_looked_at() {
+fn arrived_agrees_with_peek() {
     let built = records(&message(&extension(0, &vector::<2>(&host(b"a.test")))), 7);
     for bytes in [OPENSSL_13, OPENSSL_12, CURL, CHROMIUM, &built] {
         for n in 0..=bytes.len() {
             match (peek(&bytes[..n]), arrived(&bytes[..n])) {
-                (Step::Need(one), Step::Need(other)) => assert_eq!(one, other),
-                (Step::Done { .. }, Step::Done { consumed: 0, .. }) => {}
+                (ParseStep::Need(one), ParseStep::Need(other)) => assert_eq!(one, other),
+                (ParseStep::Done { .. }, ParseStep::Done { consumed: 0, .. }) => {}
                 (one, other) => panic!("{n} bytes: {one:?} and {other:?}"),
             }
         }
@@ -174,18 +174,18 @@ fn a_hello_has_arrived_when_it_can_be_looked_at() {
     let faulty =
         [&b"GET / HTTP/1.1"[..], &[22, 3, 1, 0, 0], &[21, 3, 1, 0, 2, 1, 0], &[22, 3, 1, 0, 4, 2, 0, 0, 0]];
     for bytes in faulty {
-        let (Step::Reject(one), Step::Reject(other)) = (peek(bytes), arrived(bytes)) else {
+        let (ParseStep::Reject(one), ParseStep::Reject(other)) = (peek(bytes), arrived(bytes)) else {
             panic!("{}", bytes.escape_ascii());
         };
         assert_eq!(one, other);
     }
-    // What it says is not looked at.
+    // `arrived` does not parse the content.
     let odd = with(&[0, 16, 0, 1]);
-    assert!(matches!(peek(&odd), Step::Reject(_)) && matches!(arrived(&odd), Step::Done { .. }));
+    assert!(matches!(peek(&odd), ParseStep::Reject(_)) && matches!(arrived(&odd), ParseStep::Done { .. }));
 }
 
 #[test]
-fn the_server_name_is_judged_as_rustls_does() {
+fn server_names_are_classified_as_by_rustls() {
     let cases: [(Vec<u8>, ServerName<'_>); 9] = [
         (host(b"example.org"), ServerName::Host("example.org")),
         (host(b"Example.ORG."), ServerName::Host("example.org")),
@@ -206,7 +206,7 @@ fn the_server_name_is_judged_as_rustls_does() {
 }
 
 #[test]
-fn tickets_keys_and_early_data_are_seen() {
+fn tickets_pre_shared_keys_and_early_data_are_reported() {
     let bytes = with(&[extension(35, &[]), extension(42, &[])].concat());
     let asked = hello(&bytes).unwrap();
     assert!(!asked.has_session_ticket() && asked.has_early_data() && !asked.has_pre_shared_key());
@@ -244,7 +244,7 @@ fn a_hello_without_extensions_is_read() {
 }
 
 #[test]
-fn each_refusal_of_the_framing_has_its_name() {
+fn framing_faults() {
     use HelloFault as F;
     let fragmented = records(&message(&[]), 20);
     let mut interleaved = fragmented.clone();
@@ -273,7 +273,7 @@ fn each_refusal_of_the_framing_has_its_name() {
 }
 
 #[test]
-fn each_refusal_of_the_content_has_its_name() {
+fn content_faults() {
     use HelloFault as F;
     let cut = |length: usize| {
         let full = message(&[]);

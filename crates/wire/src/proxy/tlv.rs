@@ -1,44 +1,44 @@
 //! The type-length-value vectors of a v2 header (specification §2.2, §2.2.1 to §2.2.8).
 //!
-//! Reading borrows and never fails: [`Tlvs`] exists only over bytes whose structure was checked. Values are
-//! handed out as they came; what they mean is the caller's to judge.
+//! Reading borrows and cannot fail: [`Tlvs`] exists only over bytes whose structure was checked. Values are
+//! returned as received; callers validate them.
 
 use std::str;
 
 use super::MAX_UNIQUE_ID;
 use crate::ProxyFault;
 
-/// The assigned types, by the names of the specification without `PP2_TYPE_` and `PP2_SUBTYPE_`.
+/// Assigned TLV types, by the names of the specification without `PP2_TYPE_` and `PP2_SUBTYPE_`.
 pub mod kind {
-    /// The protocol agreed by ALPN.
+    /// Protocol agreed by ALPN.
     pub const ALPN: u8 = 0x01;
-    /// The host name that the client requested.
+    /// Host name that the client requested.
     pub const AUTHORITY: u8 = 0x02;
     /// CRC32c over the whole header.
     pub const CRC32C: u8 = 0x03;
-    /// Padding.
+    /// Padding, without a value.
     pub const NOOP: u8 = 0x04;
-    /// A name for the connection.
+    /// Identifier of the connection.
     pub const UNIQUE_ID: u8 = 0x05;
-    /// How the client's TLS looked; holds the `SSL_*` ones.
+    /// Container for the `SSL_*` sub-TLVs.
     pub const SSL: u8 = 0x20;
     /// TLS version, as in `TLSv1.3`.
     pub const SSL_VERSION: u8 = 0x21;
     /// Common name of the client certificate.
     pub const SSL_CN: u8 = 0x22;
-    /// Cipher suite.
+    /// Cipher suite, by OpenSSL's name.
     pub const SSL_CIPHER: u8 = 0x23;
     /// Algorithm that signed the certificate of the frontend.
     pub const SSL_SIG_ALG: u8 = 0x24;
     /// Algorithm of the key of the certificate of the frontend.
     pub const SSL_KEY_ALG: u8 = 0x25;
-    /// Key exchange group.
+    /// Key exchange group, as in `secp256r1`.
     pub const SSL_GROUP: u8 = 0x26;
     /// Signature scheme of the handshake.
     pub const SSL_SIG_SCHEME: u8 = 0x27;
     /// The client certificate, DER.
     pub const SSL_CLIENT_CERT: u8 = 0x28;
-    /// Network namespace.
+    /// Network namespace of the connection.
     pub const NETNS: u8 = 0x30;
 }
 
@@ -46,30 +46,30 @@ pub mod kind {
 pub const CLIENT_SSL: u8 = 0x01;
 /// Bit of [`TlsInfo::client`]: the client presented a certificate on this connection.
 pub const CLIENT_CERT_CONN: u8 = 0x02;
-/// Bit of [`TlsInfo::client`]: the client presented a certificate in this TLS session, perhaps on an earlier
+/// Bit of [`TlsInfo::client`]: the client presented a certificate in this TLS session, possibly on an earlier
 /// connection that this one resumes.
 pub const CLIENT_CERT_SESS: u8 = 0x04;
 
 /// Type and length of a TLV, in bytes.
 const TLV_HEAD: usize = 3;
-/// The fixed part of the SSL TLV: client and verify, in bytes.
+/// Fixed part of the SSL TLV: client and verify, in bytes.
 const SSL_HEAD: usize = 5;
 
-/// One vector: its type (see [`kind`]) and its value.
+/// A vector: its type and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tlv<'a> {
-    /// The type.
+    /// Type of the TLV; see [`kind`].
     pub kind: u8,
-    /// The value, up to 65,535 bytes.
+    /// Value, up to 65,535 bytes.
     pub value: &'a [u8],
 }
 
-/// A well-formed sequence of vectors.
+/// A well-formed sequence of TLVs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tlvs<'a>(&'a [u8]);
 
 impl<'a> Tlvs<'a> {
-    /// The vectors in `bytes`, if they end where it ends.
+    /// Wraps `bytes` if the TLVs end where it ends.
     pub(super) fn framed(bytes: &'a [u8]) -> Option<Self> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -78,7 +78,7 @@ impl<'a> Tlvs<'a> {
         Some(Self(bytes))
     }
 
-    /// Checks the values whose form the specification fixes.
+    /// Validates the values with a fixed form.
     pub(super) fn check_values(self) -> Result<(), ProxyFault> {
         for tlv in self {
             match tlv.kind {
@@ -92,43 +92,43 @@ impl<'a> Tlvs<'a> {
         Ok(())
     }
 
-    /// Whether there is none, not even padding.
+    /// Returns true without any TLV, padding included.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them in order, unknown ones too; padding ([`kind::NOOP`]) is skipped.
+    /// All TLVs in order, including unknown types; padding ([`kind::NOOP`]) is skipped.
     #[must_use]
     pub fn iter(self) -> TlvIter<'a> {
         TlvIter { rest: self.0 }
     }
 
-    /// The value of the first one of this type.
+    /// Value of the first TLV of this type.
     #[must_use]
     pub fn find(self, kind: u8) -> Option<&'a [u8]> {
         self.iter().find(|tlv| tlv.kind == kind).map(|tlv| tlv.value)
     }
 
-    /// The protocol agreed by ALPN.
+    /// Protocol agreed by ALPN.
     #[must_use]
     pub fn alpn(self) -> Option<&'a [u8]> {
         self.find(kind::ALPN)
     }
 
-    /// The host name that the client requested; `None` also if it is not UTF-8. It is not validated further.
+    /// Host name that the client requested; `None` also if it is not UTF-8. It is not validated further.
     #[must_use]
     pub fn authority(self) -> Option<&'a str> {
         self.find(kind::AUTHORITY).and_then(|value| str::from_utf8(value).ok())
     }
 
-    /// The name of the connection, at most [`MAX_UNIQUE_ID`] bytes.
+    /// Identifier of the connection, at most [`MAX_UNIQUE_ID`] bytes.
     #[must_use]
     pub fn unique_id(self) -> Option<&'a [u8]> {
         self.find(kind::UNIQUE_ID)
     }
 
-    /// How the client's TLS looked.
+    /// Parameters of the client's TLS session.
     #[must_use]
     pub fn tls(self) -> Option<TlsInfo<'a>> {
         self.find(kind::SSL).and_then(TlsInfo::read)
@@ -144,14 +144,14 @@ impl<'a> IntoIterator for Tlvs<'a> {
     }
 }
 
-/// Iterates over [`Tlvs`].
+/// Iterator over [`Tlvs`]; skips padding.
 #[derive(Debug, Clone)]
 pub struct TlvIter<'a> {
     rest: &'a [u8],
 }
 
 impl TlvIter<'_> {
-    /// How many bytes of vectors are still to come.
+    /// Number of unread bytes.
     pub(super) fn left(&self) -> usize {
         self.rest.len()
     }
@@ -171,19 +171,19 @@ impl<'a> Iterator for TlvIter<'a> {
     }
 }
 
-/// The first vector and what follows it; `None` at the end and where it is cut off.
+/// Splits off the first TLV; `None` at the end and if the TLV is truncated.
 fn split(bytes: &[u8]) -> Option<(Tlv<'_>, &[u8])> {
     let (&[kind, high, low], rest) = bytes.split_first_chunk::<TLV_HEAD>()?;
     let (value, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([high, low])))?;
     Some((Tlv { kind, value }, rest))
 }
 
-/// How the client's TLS looked (§2.2.6). Text that is not UTF-8 reads as absent.
+/// Parameters of the client's TLS session (§2.2.6). Text that is not UTF-8 reads as absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TlsInfo<'a> {
     /// Bits: [`CLIENT_SSL`], [`CLIENT_CERT_CONN`], [`CLIENT_CERT_SESS`].
     pub client: u8,
-    /// 0 if the client presented a certificate and it was verified, another number if not.
+    /// 0 if the client presented a certificate that was verified, nonzero otherwise.
     pub verify: u32,
     /// TLS version, as in `TLSv1.3`.
     pub version: Option<&'a str>,
@@ -204,7 +204,7 @@ pub struct TlsInfo<'a> {
 }
 
 impl<'a> TlsInfo<'a> {
-    /// Reads the value of an SSL TLV.
+    /// Parses the value of an SSL TLV.
     fn read(value: &'a [u8]) -> Option<Self> {
         let (&[client, a, b, c, d], rest) = value.split_first_chunk::<SSL_HEAD>()?;
         let subs = Tlvs::framed(rest)?;
@@ -223,8 +223,8 @@ impl<'a> TlsInfo<'a> {
         })
     }
 
-    /// Appends the SSL TLV, as much of it as fits; the certificate comes last.
-    pub(super) fn write(&self, out: &mut Writer<'_>) {
+    /// Appends the SSL TLV with the sub-TLVs that fit; the certificate comes last.
+    pub(super) fn write(&self, out: &mut TlvWriter<'_>) {
         let start = out.out.len();
         if !out.has_room(SSL_HEAD) {
             return;
@@ -249,16 +249,15 @@ impl<'a> TlsInfo<'a> {
     }
 }
 
-/// Appends vectors, as long as there is room. What does not fit is left out: a header is never cut short and
-/// never missing.
-pub(super) struct Writer<'o> {
+/// Appends TLVs while there is room. A TLV that does not fit is omitted, never truncated.
+pub(super) struct TlvWriter<'o> {
     pub(super) out: &'o mut Vec<u8>,
-    /// How long `out` may become; less than 2^16 more than it was.
+    /// Maximum length of `out`; less than 2^16 above its initial length.
     pub(super) end: usize,
 }
 
-impl Writer<'_> {
-    /// Appends a vector, if it fits.
+impl TlvWriter<'_> {
+    /// Appends a TLV, if it fits.
     pub(super) fn put(&mut self, kind: u8, value: &[u8]) {
         if self.has_room(value.len()) {
             self.out.push(kind);
@@ -267,20 +266,20 @@ impl Writer<'_> {
         }
     }
 
-    /// Appends a vector, if there is a value for it that fits.
+    /// Appends a TLV, if it has a value that fits.
     pub(super) fn put_some(&mut self, kind: u8, value: Option<&[u8]>) {
         if let Some(value) = value {
             self.put(kind, value);
         }
     }
 
-    /// Whether a vector with a value of this length fits.
+    /// Checks that a TLV with a value of this length fits.
     fn has_room(&self, length: usize) -> bool {
         self.end.checked_sub(self.out.len()).is_some_and(|room| TLV_HEAD + length <= room)
     }
 }
 
-/// A length as it is written; of what has fitted into a [`Writer`], which is less than 2^16 long.
+/// A length in network order. It fits 16 bits: [`TlvWriter`] admits less than 2^16 bytes.
 fn length_bytes(length: usize) -> [u8; 2] {
     debug_assert!(u16::try_from(length).is_ok());
     (length as u16).to_be_bytes()

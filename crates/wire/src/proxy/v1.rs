@@ -1,52 +1,59 @@
 //! PROXY protocol version 1: one line of text (specification §2.1).
 //!
-//! The grammar is taken literally: single spaces, no leading zeros, CRLF and nothing else. The one liberty is
-//! that IPv6 addresses may end in dotted IPv4, because `inet_ntop` writes mapped addresses that way.
+//! The grammar is taken literally: single spaces, no leading zeros, CRLF and nothing else. One exception:
+//! IPv6 addresses may end in dotted IPv4, because `inet_ntop` writes mapped addresses that way.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str;
 
-use super::{Addresses, Command, Header, MAX_V1, Pair, SIGNATURE_V1, Tlvs, Version};
-use crate::{ProxyFault, Step};
+use super::{
+    EndpointPair, Header, MAX_V1, ProxyAddresses, ProxyCommand, ProxyHeaderVersion, SIGNATURE_V1, Tlvs,
+};
+use crate::{ParseStep, ProxyFault};
 
-/// The length of the shortest line, `PROXY UNKNOWN\r\n`, in bytes.
+/// Length of the shortest line, `PROXY UNKNOWN\r\n`, in bytes.
 pub(super) const SHORTEST: usize = 15;
 
 /// Reads a v1 line from the front of `buf`.
-pub(super) fn parse(buf: &[u8]) -> Step<Header<'_>, ProxyFault> {
+pub(super) fn parse(buf: &[u8]) -> ParseStep<Header<'_>, ProxyFault> {
     let seen = buf.len().min(SIGNATURE_V1.len());
     if buf[..seen] != SIGNATURE_V1[..seen] {
-        return Step::Reject(ProxyFault::NotProxy);
+        return ParseStep::Reject(ProxyFault::NotProxy);
     }
     let window = &buf[..buf.len().min(MAX_V1)];
     let Some(end) = window.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
         return match window.len() {
-            MAX_V1 => Step::Reject(ProxyFault::LineTooLong),
-            have => Step::Need(SHORTEST.saturating_sub(have).max(2)),
+            MAX_V1 => ParseStep::Reject(ProxyFault::LineTooLong),
+            have => ParseStep::Need(SHORTEST.saturating_sub(have).max(2)),
         };
     };
     if window[end] == b'\n' {
-        return Step::Reject(ProxyFault::BareLineFeed);
+        return ParseStep::Reject(ProxyFault::BareLineFeed);
     }
     match window.get(end + 1) {
         Some(b'\n') => {}
-        Some(_) => return Step::Reject(ProxyFault::BareCarriageReturn),
-        None if end + 1 == MAX_V1 => return Step::Reject(ProxyFault::LineTooLong),
-        None => return Step::Need(1),
+        Some(_) => return ParseStep::Reject(ProxyFault::BareCarriageReturn),
+        None if end + 1 == MAX_V1 => return ParseStep::Reject(ProxyFault::LineTooLong),
+        None => return ParseStep::Need(1),
     }
-    // The signature has no CR or LF, so the line ends behind it.
+    // The signature has neither CR nor LF, so the line ends behind it.
     match read_line(&window[SIGNATURE_V1.len()..end]) {
-        Ok(addresses) => Step::Done {
-            value: Header { version: Version::V1, command: Command::Proxy, addresses, tlvs: Tlvs::default() },
+        Ok(addresses) => ParseStep::Done {
+            value: Header {
+                version: ProxyHeaderVersion::V1,
+                command: ProxyCommand::Proxy,
+                addresses,
+                tlvs: Tlvs::default(),
+            },
             consumed: end + 2,
         },
-        Err(fault) => Step::Reject(fault),
+        Err(fault) => ParseStep::Reject(fault),
     }
 }
 
-/// Reads what stands between `PROXY ` and CRLF.
-fn read_line(line: &[u8]) -> Result<Addresses<'static>, ProxyFault> {
+/// Parses the part of the line between `PROXY ` and CRLF.
+fn read_line(line: &[u8]) -> Result<ProxyAddresses<'static>, ProxyFault> {
     let (family, rest) = match line.iter().position(|&byte| byte == b' ') {
         Some(space) => (&line[..space], Some(&line[space + 1..])),
         None => (line, None),
@@ -55,7 +62,7 @@ fn read_line(line: &[u8]) -> Result<Addresses<'static>, ProxyFault> {
         b"TCP4" => |text| text.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
         b"TCP6" => |text| text.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
         // "The receiver must ignore anything presented before the CRLF."
-        b"UNKNOWN" => return Ok(Addresses::Unspec),
+        b"UNKNOWN" => return Ok(ProxyAddresses::Unspec),
         _ => return Err(ProxyFault::UnknownFamily),
     };
     let rest = rest.and_then(|rest| str::from_utf8(rest).ok()).ok_or(ProxyFault::MalformedLine)?;
@@ -66,7 +73,7 @@ fn read_line(line: &[u8]) -> Result<Addresses<'static>, ProxyFault> {
         return Err(ProxyFault::MalformedLine);
     }
     let address = |text| address(text).ok_or(ProxyFault::BadAddress);
-    Ok(Addresses::Tcp {
+    Ok(ProxyAddresses::Tcp {
         source: SocketAddr::new(address(source)?, read_port(source_port)?),
         destination: SocketAddr::new(address(destination)?, read_port(destination_port)?),
     })
@@ -78,9 +85,9 @@ fn read_port(text: &str) -> Result<u16, ProxyFault> {
 }
 
 /// Appends the v1 line for `pair`.
-pub(super) fn encode(pair: Pair<'_>, out: &mut Vec<u8>) {
+pub(super) fn encode(pair: EndpointPair<'_>, out: &mut Vec<u8>) {
     let written = match pair {
-        Pair::Inet(SocketAddr::V4(source), SocketAddr::V4(destination)) => write!(
+        EndpointPair::Inet(SocketAddr::V4(source), SocketAddr::V4(destination)) => write!(
             out,
             "PROXY TCP4 {} {} {} {}\r\n",
             source.ip(),
@@ -88,7 +95,7 @@ pub(super) fn encode(pair: Pair<'_>, out: &mut Vec<u8>) {
             source.port(),
             destination.port()
         ),
-        Pair::Inet(SocketAddr::V6(source), SocketAddr::V6(destination)) => write!(
+        EndpointPair::Inet(SocketAddr::V6(source), SocketAddr::V6(destination)) => write!(
             out,
             "PROXY TCP6 {} {} {} {}\r\n",
             source.ip(),
@@ -96,7 +103,9 @@ pub(super) fn encode(pair: Pair<'_>, out: &mut Vec<u8>) {
             source.port(),
             destination.port()
         ),
-        Pair::Inet(..) | Pair::Unix(..) | Pair::Unspec => out.write_all(b"PROXY UNKNOWN\r\n"),
+        EndpointPair::Inet(..) | EndpointPair::Unix(..) | EndpointPair::Unspec => {
+            out.write_all(b"PROXY UNKNOWN\r\n")
+        }
     };
     // Writing to a `Vec` cannot fail.
     debug_assert!(written.is_ok());
@@ -105,22 +114,22 @@ pub(super) fn encode(pair: Pair<'_>, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::{Endpoint, Outbound, parse};
+    use crate::proxy::{OutboundHeader, ProxyEndpoint, parse};
 
-    fn tcp(source: &str, destination: &str) -> Addresses<'static> {
-        Addresses::Tcp { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
+    fn tcp(source: &str, destination: &str) -> ProxyAddresses<'static> {
+        ProxyAddresses::Tcp { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
     }
 
-    fn addresses(line: &str) -> Result<Addresses<'_>, ProxyFault> {
+    fn addresses(line: &str) -> Result<ProxyAddresses<'_>, ProxyFault> {
         match parse(line.as_bytes()) {
-            Step::Done { value, consumed } => {
+            ParseStep::Done { value, consumed } => {
                 assert_eq!(consumed, line.find('\n').unwrap() + 1);
-                assert_eq!((value.version, value.command), (Version::V1, Command::Proxy));
+                assert_eq!((value.version, value.command), (ProxyHeaderVersion::V1, ProxyCommand::Proxy));
                 assert!(value.tlvs.is_empty());
                 Ok(value.addresses)
             }
-            Step::Reject(fault) => Err(fault),
-            Step::Need(more) => panic!("needs {more} more for {line:?}"),
+            ParseStep::Reject(fault) => Err(fault),
+            ParseStep::Need(more) => panic!("needs {more} more for {line:?}"),
         }
     }
 
@@ -141,8 +150,8 @@ mod tests {
         assert_eq!(addresses(&six), Ok(tcp(&format!("[{full}]:65535"), &format!("[{full}]:65535"))));
         let worst = format!("PROXY UNKNOWN {full} {full} 65535 65535\r\n");
         assert_eq!(worst.len(), MAX_V1);
-        assert_eq!(addresses(&worst), Ok(Addresses::Unspec));
-        assert_eq!(addresses("PROXY UNKNOWN\r\n"), Ok(Addresses::Unspec));
+        assert_eq!(addresses(&worst), Ok(ProxyAddresses::Unspec));
+        assert_eq!(addresses("PROXY UNKNOWN\r\n"), Ok(ProxyAddresses::Unspec));
     }
 
     #[test]
@@ -152,11 +161,11 @@ mod tests {
             addresses("PROXY TCP6 ::ffff:10.0.0.1 ::ffff:10.0.0.2 1 2\r\n"),
             Ok(tcp("[::ffff:10.0.0.1]:1", "[::ffff:10.0.0.2]:2"))
         );
-        assert_eq!(addresses("PROXY UNKNOWN \x01 whatever\r\n"), Ok(Addresses::Unspec));
+        assert_eq!(addresses("PROXY UNKNOWN \x01 whatever\r\n"), Ok(ProxyAddresses::Unspec));
     }
 
     #[test]
-    fn each_refusal_has_its_name() {
+    fn faults() {
         use ProxyFault as F;
         let long = format!("PROXY UNKNOWN {}\r\n", "x".repeat(92));
         assert_eq!(long.len(), MAX_V1 + 1);
@@ -196,24 +205,24 @@ mod tests {
 
     #[test]
     fn waits_for_the_line_feed_within_the_limit() {
-        assert_eq!(parse(b""), Step::Need(15));
-        assert_eq!(parse(b"PROXY"), Step::Need(10));
-        assert_eq!(parse(b"PROXY TCP4 1.1.1.1 2.2"), Step::Need(2));
-        assert_eq!(parse(b"PROXY UNKNOWN\r"), Step::Need(1));
-        // A carriage return as the last byte that may come leaves no room for its line feed.
+        assert_eq!(parse(b""), ParseStep::Need(15));
+        assert_eq!(parse(b"PROXY"), ParseStep::Need(10));
+        assert_eq!(parse(b"PROXY TCP4 1.1.1.1 2.2"), ParseStep::Need(2));
+        assert_eq!(parse(b"PROXY UNKNOWN\r"), ParseStep::Need(1));
+        // A carriage return as the last permitted byte leaves no room for its line feed.
         let full = format!("PROXY UNKNOWN {}\r", "x".repeat(92));
         assert_eq!(full.len(), MAX_V1);
-        assert_eq!(parse(full.as_bytes()), Step::Reject(ProxyFault::LineTooLong));
+        assert_eq!(parse(full.as_bytes()), ParseStep::Reject(ProxyFault::LineTooLong));
     }
 
     #[test]
-    fn writes_what_the_family_allows() {
-        let line = |source: Endpoint<'_>, destination: Endpoint<'_>| {
+    fn unknown_is_written_for_mixed_families() {
+        let line = |source: ProxyEndpoint<'_>, destination: ProxyEndpoint<'_>| {
             let mut out = b"before ".to_vec();
-            Outbound::new(source, destination).encode_v1(&mut out);
+            OutboundHeader::new(source, destination).encode_v1(&mut out);
             String::from_utf8(out).unwrap()
         };
-        let inet = |text: &str| Endpoint::Inet(text.parse().unwrap());
+        let inet = |text: &str| ProxyEndpoint::Inet(text.parse().unwrap());
         assert_eq!(
             line(inet("192.168.0.1:56324"), inet("192.168.0.11:443")),
             "before PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\n"
@@ -228,8 +237,8 @@ mod tests {
         );
         for mixed in [
             (inet("10.0.0.1:1"), inet("[::1]:2")),
-            (Endpoint::Unix(b"/run/a"), Endpoint::Unix(b"/run/b")),
-            (Endpoint::Unix(b""), inet("[::1]:2")),
+            (ProxyEndpoint::Unix(b"/run/a"), ProxyEndpoint::Unix(b"/run/b")),
+            (ProxyEndpoint::Unix(b""), inet("[::1]:2")),
         ] {
             assert_eq!(line(mixed.0, mixed.1), "before PROXY UNKNOWN\r\n");
         }

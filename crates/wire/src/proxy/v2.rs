@@ -10,16 +10,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::tlv::{Writer, kind};
+use super::tlv::{TlvWriter, kind};
 use super::{
-    Addresses, Command, Header, MAX_HEADER, MAX_UNIQUE_ID, MAX_UNIX_PATH, Outbound, Pair, SIGNATURE_V2, Tlvs,
-    Version,
+    EndpointPair, Header, MAX_HEADER, MAX_UNIQUE_ID, MAX_UNIX_PATH, OutboundHeader, ProxyAddresses,
+    ProxyCommand, ProxyHeaderVersion, SIGNATURE_V2, Tlvs,
 };
-use crate::{ProxyFault, Step};
+use crate::{ParseStep, ProxyFault};
 
-/// The fixed part, in bytes.
+/// Length of the fixed part, in bytes.
 const HEAD: usize = 16;
-/// Where version and command, family and transport, and the length stand.
+/// Offsets of version and command, family and transport, and the length.
 const VERSION_COMMAND: usize = 12;
 const FAMILY_TRANSPORT: usize = 13;
 const LENGTH: usize = 14;
@@ -31,20 +31,20 @@ const TCP6: u8 = 0x21;
 const UNIX_STREAM: u8 = 0x31;
 const UNSPEC: u8 = 0x00;
 
-/// What the address block holds.
+/// Layout of the address block.
 #[derive(Clone, Copy)]
-enum Shape {
-    /// Nothing that is known.
+enum AddressLayout {
+    /// No addresses in a known layout.
     Unspec,
-    /// Addresses of a family without a transport: skip them.
+    /// Addresses of a family without a transport, of this many bytes, which are skipped.
     Skip(usize),
     Inet,
     Inet6,
     Unix,
 }
 
-impl Shape {
-    /// The length of the address block, in bytes.
+impl AddressLayout {
+    /// Length of the address block, in bytes.
     fn length(self) -> usize {
         match self {
             Self::Unspec => 0,
@@ -57,24 +57,24 @@ impl Shape {
 }
 
 /// Reads a v2 block from the front of `buf`.
-pub(super) fn parse(buf: &[u8]) -> Step<Header<'_>, ProxyFault> {
+pub(super) fn parse(buf: &[u8]) -> ParseStep<Header<'_>, ProxyFault> {
     let (command, shape, total) = match read_head(buf) {
         Ok(Some(head)) => head,
-        Ok(None) => return Step::Need(HEAD - buf.len()),
-        Err(fault) => return Step::Reject(fault),
+        Ok(None) => return ParseStep::Need(HEAD - buf.len()),
+        Err(fault) => return ParseStep::Reject(fault),
     };
     let Some(block) = buf.get(..total) else {
-        return Step::Need(total - buf.len());
+        return ParseStep::Need(total - buf.len());
     };
     match read_block(block, command, shape) {
-        Ok(value) => Step::Done { value, consumed: total },
-        Err(fault) => Step::Reject(fault),
+        Ok(value) => ParseStep::Done { value, consumed: total },
+        Err(fault) => ParseStep::Reject(fault),
     }
 }
 
-/// Judges as much of the fixed part as there is; `None` where it is not whole. The last value is the length
-/// of the whole block, which holds at least the addresses of the shape.
-fn read_head(buf: &[u8]) -> Result<Option<(Command, Shape, usize)>, ProxyFault> {
+/// Validates the received part of the fixed part; `None` while it is incomplete. The last value is the length
+/// of the whole block, which covers at least the addresses of the shape.
+fn read_head(buf: &[u8]) -> Result<Option<(ProxyCommand, AddressLayout, usize)>, ProxyFault> {
     let seen = buf.len().min(SIGNATURE_V2.len());
     if buf[..seen] != SIGNATURE_V2[..seen] {
         return Err(ProxyFault::NotProxy);
@@ -84,15 +84,15 @@ fn read_head(buf: &[u8]) -> Result<Option<(Command, Shape, usize)>, ProxyFault> 
         return Err(ProxyFault::BadVersion(version_command >> 4));
     }
     let command = match version_command {
-        COMMAND_LOCAL => Command::Local,
-        COMMAND_PROXY => Command::Proxy,
+        COMMAND_LOCAL => ProxyCommand::Local,
+        COMMAND_PROXY => ProxyCommand::Proxy,
         other => return Err(ProxyFault::BadCommand(other & 0x0f)),
     };
     let Some(&family_transport) = buf.get(FAMILY_TRANSPORT) else { return Ok(None) };
     let shape = match command {
         // "Discard the protocol block including the family which is ignored."
-        Command::Local => Shape::Unspec,
-        Command::Proxy => read_shape(family_transport)?,
+        ProxyCommand::Local => AddressLayout::Unspec,
+        ProxyCommand::Proxy => read_shape(family_transport)?,
     };
     let Some(&[high, low]) = buf.get(LENGTH..HEAD).and_then(<[u8]>::first_chunk) else { return Ok(None) };
     let length = u16::from_be_bytes([high, low]);
@@ -106,50 +106,50 @@ fn read_head(buf: &[u8]) -> Result<Option<(Command, Shape, usize)>, ProxyFault> 
     Ok(Some((command, shape, total)))
 }
 
-fn read_shape(family_transport: u8) -> Result<Shape, ProxyFault> {
+fn read_shape(family_transport: u8) -> Result<AddressLayout, ProxyFault> {
     let (family, transport) = (family_transport >> 4, family_transport & 0x0f);
     let shape = match family {
-        0 => Shape::Unspec,
-        1 => Shape::Inet,
-        2 => Shape::Inet6,
-        3 => Shape::Unix,
+        0 => AddressLayout::Unspec,
+        1 => AddressLayout::Inet,
+        2 => AddressLayout::Inet6,
+        3 => AddressLayout::Unix,
         _ => return Err(ProxyFault::BadFamily(family)),
     };
     match (transport, shape) {
-        (1, _) | (2, Shape::Unspec) => Ok(shape),
-        (0, _) => Ok(if family == 0 { Shape::Unspec } else { Shape::Skip(shape.length()) }),
+        (1, _) | (2, AddressLayout::Unspec) => Ok(shape),
+        (0, _) => Ok(if family == 0 { AddressLayout::Unspec } else { AddressLayout::Skip(shape.length()) }),
         (2, _) => Err(ProxyFault::Datagram),
         _ => Err(ProxyFault::BadTransport(transport)),
     }
 }
 
-/// Reads a whole block, whose length covers the addresses of `shape`.
-fn read_block(block: &[u8], command: Command, shape: Shape) -> Result<Header<'_>, ProxyFault> {
+/// Parses a whole block, long enough for the addresses of `shape`.
+fn read_block(block: &[u8], command: ProxyCommand, shape: AddressLayout) -> Result<Header<'_>, ProxyFault> {
     let body = &block[HEAD..];
     let (address, rest) = body.split_at(shape.length());
     let addresses = match shape {
-        Shape::Unspec | Shape::Skip(_) => Addresses::Unspec,
-        Shape::Inet => tcp::<4>(address),
-        Shape::Inet6 => tcp::<16>(address),
-        Shape::Unix => {
+        AddressLayout::Unspec | AddressLayout::Skip(_) => ProxyAddresses::Unspec,
+        AddressLayout::Inet => tcp::<4>(address),
+        AddressLayout::Inet6 => tcp::<16>(address),
+        AddressLayout::Unix => {
             let (source, destination) = address.split_at(MAX_UNIX_PATH);
-            Addresses::Unix { source: unix_path(source), destination: unix_path(destination) }
+            ProxyAddresses::Unix { source: unix_path(source), destination: unix_path(destination) }
         }
     };
     let tlvs = match (command, shape) {
-        (Command::Local, _) => Tlvs::default(),
-        // Some senders put TLVs behind an unspecified family, others an address block of unknown size,
-        // which is to be ignored.
-        (Command::Proxy, Shape::Unspec) => Tlvs::framed(rest).unwrap_or_default(),
-        (Command::Proxy, _) => Tlvs::framed(rest).ok_or(ProxyFault::TlvTruncated)?,
+        (ProxyCommand::Local, _) => Tlvs::default(),
+        // Some senders put TLVs behind an unspecified family, others an address block of unknown size, which
+        // must be ignored.
+        (ProxyCommand::Proxy, AddressLayout::Unspec) => Tlvs::framed(rest).unwrap_or_default(),
+        (ProxyCommand::Proxy, _) => Tlvs::framed(rest).ok_or(ProxyFault::TlvTruncated)?,
     };
     tlvs.check_values()?;
     check_sum(block, tlvs)?;
-    Ok(Header { version: Version::V2, command, addresses, tlvs })
+    Ok(Header { version: ProxyHeaderVersion::V2, command, addresses, tlvs })
 }
 
 /// Two addresses of `N` bytes and two ports. The caller has cut `block` to their length.
-fn tcp<const N: usize>(block: &[u8]) -> Addresses<'static>
+fn tcp<const N: usize>(block: &[u8]) -> ProxyAddresses<'static>
 where
     IpAddr: From<[u8; N]>,
 {
@@ -159,7 +159,7 @@ where
         IpAddr::from(octets)
     };
     let port = |at: usize| u16::from_be_bytes([block[at], block[at + 1]]);
-    Addresses::Tcp {
+    ProxyAddresses::Tcp {
         source: SocketAddr::new(ip(0), port(2 * N)),
         destination: SocketAddr::new(ip(N), port(2 * N + 2)),
     }
@@ -174,7 +174,7 @@ fn unix_path(field: &[u8]) -> &[u8] {
     &field[..end]
 }
 
-/// Verifies the checksum, if there is one (§2.2.3): over the whole block with the field zero.
+/// Verifies the checksum, if there is one (§2.2.3): computed over the whole block with the field set to zero.
 fn check_sum(block: &[u8], tlvs: Tlvs<'_>) -> Result<(), ProxyFault> {
     let mut found = None;
     let mut rest = tlvs.iter();
@@ -187,7 +187,7 @@ fn check_sum(block: &[u8], tlvs: Tlvs<'_>) -> Result<(), ProxyFault> {
         }
         let announced: [u8; 4] =
             tlv.value.try_into().map_err(|_| ProxyFault::ChecksumLength(tlv.value.len()))?;
-        // The vectors end where the block ends.
+        // The TLVs end where the block ends.
         found = Some((block.len() - rest.left() - announced.len(), u32::from_be_bytes(announced)));
     }
     match found {
@@ -205,16 +205,16 @@ fn checksum_without(block: &[u8], at: usize) -> u32 {
     crc32c::crc32c_append(sum, &block[at + 4..])
 }
 
-/// What a checksum takes, in bytes.
+/// Length of the checksum TLV, in bytes.
 const CHECKSUM: usize = 3 + 4;
 
-/// Appends the block. What does not fit is left out, but not the checksum.
-pub(super) fn encode(header: &Outbound<'_>, out: &mut Vec<u8>) {
+/// Appends the block. TLVs that do not fit are omitted, except the checksum, for which room is reserved.
+pub(super) fn encode(header: &OutboundHeader<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     put_head(out, COMMAND_PROXY);
     out[start + FAMILY_TRANSPORT] = put_addresses(header.pair(), out);
     let reserved = if header.crc32c { CHECKSUM } else { 0 };
-    let mut tlvs = Writer { out, end: start + MAX_HEADER - reserved };
+    let mut tlvs = TlvWriter { out, end: start + MAX_HEADER - reserved };
     tlvs.put_some(kind::ALPN, header.alpn);
     tlvs.put_some(kind::AUTHORITY, header.authority.map(str::as_bytes));
     tlvs.put_some(kind::UNIQUE_ID, header.unique_id.filter(|id| id.len() <= MAX_UNIQUE_ID));
@@ -246,22 +246,22 @@ fn put_head(out: &mut Vec<u8>, version_command: u8) {
     out.extend_from_slice(&[version_command, UNSPEC, 0, 0]);
 }
 
-/// Appends the address block and tells the byte for family and transport.
-fn put_addresses(pair: Pair<'_>, out: &mut Vec<u8>) -> u8 {
+/// Appends the address block and returns the byte for family and transport.
+fn put_addresses(pair: EndpointPair<'_>, out: &mut Vec<u8>) -> u8 {
     match pair {
-        Pair::Inet(SocketAddr::V4(source), SocketAddr::V4(destination)) => {
+        EndpointPair::Inet(SocketAddr::V4(source), SocketAddr::V4(destination)) => {
             out.extend_from_slice(&source.ip().octets());
             out.extend_from_slice(&destination.ip().octets());
             put_ports(out, source.port(), destination.port());
             TCP4
         }
-        Pair::Inet(source, destination) => {
+        EndpointPair::Inet(source, destination) => {
             out.extend_from_slice(&as_v6(source.ip()).octets());
             out.extend_from_slice(&as_v6(destination.ip()).octets());
             put_ports(out, source.port(), destination.port());
             TCP6
         }
-        Pair::Unix(source, destination) => {
+        EndpointPair::Unix(source, destination) => {
             for path in [source, destination] {
                 let mut field = [0; MAX_UNIX_PATH];
                 field[..path.len()].copy_from_slice(path);
@@ -269,7 +269,7 @@ fn put_addresses(pair: Pair<'_>, out: &mut Vec<u8>) -> u8 {
             }
             UNIX_STREAM
         }
-        Pair::Unspec => UNSPEC,
+        EndpointPair::Unspec => UNSPEC,
     }
 }
 

@@ -1,8 +1,8 @@
-//! Laws that hold for every parser here, checked over real, broken and arbitrary bytes.
+//! Laws that hold for every parser, checked over captured, damaged and arbitrary bytes.
 
 use std::fmt::Debug;
 
-use offramp_wire::{HelloFault, Protocol, ProxyFault, Step, client_hello, proxy, sniff};
+use offramp_wire::{DetectedProtocol, HelloFault, ParseStep, ProxyFault, client_hello, proxy, sniff};
 use proptest::prelude::*;
 
 pub(crate) const HELLOS: [&[u8]; 5] = [
@@ -13,8 +13,9 @@ pub(crate) const HELLOS: [&[u8]; 5] = [
     include_bytes!("../data/chromium.bin"),
 ];
 
-/// The verdict on every prefix is `Need`, never for more than a value then took, or the verdict on the whole.
-fn hold_for_every_prefix<'a, T, E>(bytes: &'a [u8], parse: impl Fn(&'a [u8]) -> Step<T, E>)
+/// The verdict on every prefix is `Need`, never for more bytes than the value then consumed, or the verdict
+/// on the whole.
+fn hold_for_every_prefix<'a, T, E>(bytes: &'a [u8], parse: impl Fn(&'a [u8]) -> ParseStep<T, E>)
 where
     T: PartialEq + Debug,
     E: PartialEq + Debug,
@@ -24,12 +25,12 @@ where
     for end in 0..=bytes.len() {
         let step = parse(&bytes[..end]);
         match (&verdict, step) {
-            (None, Step::Need(more)) => {
+            (None, ParseStep::Need(more)) => {
                 assert!(more > 0);
                 least = least.max(end + more);
             }
             (None, step) => {
-                if let Step::Done { consumed, .. } = &step {
+                if let ParseStep::Done { consumed, .. } = &step {
                     assert!(end >= least, "done with {end} bytes, but {least} were said to be needed");
                     assert!(*consumed <= end);
                 }
@@ -40,31 +41,33 @@ where
     }
 }
 
-fn look(bytes: &[u8]) -> Step<client_hello::ClientHello<'_>, HelloFault> {
+fn look(bytes: &[u8]) -> ParseStep<client_hello::ClientHello<'_>, HelloFault> {
     client_hello::peek(bytes)
 }
 
-fn header(bytes: &[u8]) -> Step<proxy::Header<'_>, ProxyFault> {
+fn header(bytes: &[u8]) -> ParseStep<proxy::Header<'_>, ProxyFault> {
     proxy::parse(bytes)
 }
 
-/// To fit no protocol is a refusal, which may come before what was needed has come.
-fn guess(bytes: &[u8]) -> Step<Protocol, Protocol> {
+/// Maps `Unknown` to a rejection, since it may come before the needed bytes have arrived.
+fn guess(bytes: &[u8]) -> ParseStep<DetectedProtocol, DetectedProtocol> {
     match sniff(bytes) {
-        Step::Need(more) => Step::Need(more),
-        Step::Done { value: Protocol::Unknown, .. } => Step::Reject(Protocol::Unknown),
-        Step::Done { value, consumed } => Step::Done { value, consumed },
+        ParseStep::Need(more) => ParseStep::Need(more),
+        ParseStep::Done { value: DetectedProtocol::Unknown, .. } => {
+            ParseStep::Reject(DetectedProtocol::Unknown)
+        }
+        ParseStep::Done { value, consumed } => ParseStep::Done { value, consumed },
     }
 }
 
-/// Reads all that a hello tells.
+/// Reads every field of a hello.
 pub(crate) fn read_all(hello: &client_hello::ClientHello<'_>) -> usize {
     let numbers = hello.versions().chain(hello.suites()).chain(hello.groups()).chain(hello.schemes());
     let names = hello.server_name().host().map_or(0, str::len);
     numbers.chain(hello.key_shares()).chain(hello.extensions()).count() + hello.alpn().count() + names
 }
 
-/// Repacks the one record of a captured hello into records of the given sizes, the last one repeated.
+/// Splits the single record of a captured hello into records of the given sizes, the last size repeated.
 pub(crate) fn fragment(capture: &[u8], sizes: &[usize]) -> Vec<u8> {
     let mut rest = &capture[5..];
     let mut out = Vec::new();
@@ -98,7 +101,7 @@ proptest! {
     ) {
         let bytes = fragment(HELLOS[which], &sizes);
         hold_for_every_prefix(&bytes, look);
-        let (Step::Done { value: joined, .. }, Step::Done { value: whole, .. }) =
+        let (ParseStep::Done { value: joined, .. }, ParseStep::Done { value: whole, .. }) =
             (look(&bytes), look(HELLOS[which])) else { panic!("a valid hello was not read") };
         prop_assert_eq!(joined, whole);
     }
@@ -114,7 +117,7 @@ proptest! {
             bytes[at] = value;
         }
         hold_for_every_prefix(&bytes, look);
-        if let Step::Done { value, .. } = look(&bytes) {
+        if let ParseStep::Done { value, .. } = look(&bytes) {
             read_all(&value);
         }
     }

@@ -1,5 +1,5 @@
-//! The laws of the crate, from outside: what is written is read back, a prefix never contradicts the whole,
-//! no bytes panic, and rustls reads every ClientHello the same way.
+//! Properties of the crate's public interface: encoders round-trip, a verdict on a prefix never contradicts
+//! the one on the whole, no input panics, and rustls reads every ClientHello the same way.
 
 mod laws;
 mod oracle;

@@ -1,13 +1,13 @@
-//! rustls as the oracle: whatever it accepts must be read here, and read the same.
+//! rustls as the oracle: every hello that it accepts must be read here, with the same content.
 
 use offramp_wire::client_hello::{ClientHello, peek};
-use offramp_wire::{HelloFault, Step};
+use offramp_wire::{HelloFault, ParseStep};
 use proptest::prelude::*;
 use rustls::server::{Accepted, Acceptor};
 
 use super::laws::{HELLOS, fragment};
 
-/// What rustls makes of the bytes: `None` where it waits or refuses.
+/// Result of rustls: `None` while it waits or if it rejects.
 fn rustls_accepts(mut bytes: &[u8]) -> Option<Accepted> {
     let mut acceptor = Acceptor::default();
     while !bytes.is_empty() {
@@ -34,13 +34,13 @@ fn agree(ours: &ClientHello<'_>, accepted: &Accepted) {
     assert_eq!(ours.groups().collect::<Vec<_>>(), kept(groups));
 }
 
-/// The law, for any bytes.
+/// Asserts the law for arbitrary bytes.
 fn hold(bytes: &[u8]) -> bool {
     let Some(accepted) = rustls_accepts(bytes) else { return false };
     match peek(bytes) {
-        Step::Done { value, .. } => agree(&value, &accepted),
-        // rustls lets a warning alert pass before the hello, and has no bound on the number of records.
-        Step::Reject(HelloFault::UnexpectedRecord(21) | HelloFault::TooManyRecords) => {}
+        ParseStep::Done { value, .. } => agree(&value, &accepted),
+        // rustls skips a warning alert before the hello, and has no bound on the number of records.
+        ParseStep::Reject(HelloFault::UnexpectedRecord(21) | HelloFault::TooManyRecords) => {}
         other => panic!("rustls accepts what is {other:?} here"),
     }
     true

@@ -1,20 +1,21 @@
-//! What `Outbound` writes, `parse` reads back.
+//! Round trips: `parse` reads back the headers that `OutboundHeader` writes.
 
 use std::net::{IpAddr, SocketAddr};
 
 use offramp_wire::proxy::{
-    Addresses, CLIENT_SSL, Command, Endpoint, Header, MAX_HEADER, MAX_V1, Outbound, TlsInfo, Version, parse,
+    CLIENT_SSL, Header, MAX_HEADER, MAX_V1, OutboundHeader, ProxyAddresses, ProxyCommand, ProxyEndpoint,
+    ProxyHeaderVersion, TlsInfo, parse,
 };
-use offramp_wire::{ProxyFault, Step};
+use offramp_wire::{ParseStep, ProxyFault};
 use proptest::option;
 use proptest::prelude::*;
 
-/// What may end in a Unix address field and come back unchanged.
+/// Unix socket names that survive a round trip: no trailing zero bytes.
 const PATHS: &str = "(/[a-z./]{0,107}|\0[a-z\0]{0,50}[a-z])?";
 
 fn read(bytes: &[u8]) -> Header<'_> {
     match parse(bytes) {
-        Step::Done { value, consumed } => {
+        ParseStep::Done { value, consumed } => {
             assert_eq!(consumed, bytes.len());
             value
         }
@@ -22,7 +23,11 @@ fn read(bytes: &[u8]) -> Header<'_> {
     }
 }
 
-fn expected(source: SocketAddr, destination: SocketAddr, version: Version) -> Addresses<'static> {
+fn expected(
+    source: SocketAddr,
+    destination: SocketAddr,
+    version: ProxyHeaderVersion,
+) -> ProxyAddresses<'static> {
     let canonical = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let (source, destination) = (canonical(source), canonical(destination));
     let mapped = |address: SocketAddr| match address.ip() {
@@ -30,13 +35,15 @@ fn expected(source: SocketAddr, destination: SocketAddr, version: Version) -> Ad
         IpAddr::V6(_) => address,
     };
     match (source.is_ipv4() == destination.is_ipv4(), version) {
-        (true, _) => Addresses::Tcp { source, destination },
-        (false, Version::V1) => Addresses::Unspec,
-        (false, Version::V2) => Addresses::Tcp { source: mapped(source), destination: mapped(destination) },
+        (true, _) => ProxyAddresses::Tcp { source, destination },
+        (false, ProxyHeaderVersion::V1) => ProxyAddresses::Unspec,
+        (false, ProxyHeaderVersion::V2) => {
+            ProxyAddresses::Tcp { source: mapped(source), destination: mapped(destination) }
+        }
     }
 }
 
-/// The texts of a `TlsInfo`, owned.
+/// Text fields of a `TlsInfo`, owned.
 type Texts = [Option<String>; 7];
 
 fn tls<'a>(client: u8, verify: u32, texts: &'a Texts, certificate: Option<&'a [u8]>) -> TlsInfo<'a> {
@@ -69,11 +76,11 @@ fn address() -> impl Strategy<Value = SocketAddr> {
 const HAPROXY: &[u8] = include_bytes!("../data/haproxy-2.6-v2.bin");
 
 #[test]
-fn a_header_of_haproxy_is_read() {
+fn reads_a_header_of_haproxy() {
     let header = read(HAPROXY);
     let source = SocketAddr::from(([127, 0, 0, 1], 41_196));
     let destination = SocketAddr::from(([127, 0, 0, 1], 41_335));
-    assert_eq!(header.addresses, Addresses::Tcp { source, destination });
+    assert_eq!(header.addresses, ProxyAddresses::Tcp { source, destination });
     assert_eq!(header.tlvs.iter().map(|tlv| tlv.kind).collect::<Vec<_>>(), [3, 1, 2, 5, 0x20]);
     assert_eq!(header.tlvs.alpn(), Some(&b"h2"[..]));
     assert_eq!(header.tlvs.authority(), Some("app.example.org"));
@@ -89,22 +96,22 @@ fn a_header_of_haproxy_is_read() {
     assert_eq!(header.tlvs.tls(), Some(tls));
     let mut flipped = HAPROXY.to_vec();
     flipped[20] ^= 1;
-    assert_eq!(parse(&flipped), Step::Reject(ProxyFault::ChecksumMismatch));
+    assert_eq!(parse(&flipped), ParseStep::Reject(ProxyFault::ChecksumMismatch));
 }
 
 proptest! {
     #[test]
-    fn version_1_comes_back(source in address(), destination in address()) {
+    fn version_1_round_trips(source in address(), destination in address()) {
         let mut out = Vec::new();
-        Outbound::new(Endpoint::Inet(source), Endpoint::Inet(destination)).encode_v1(&mut out);
+        OutboundHeader::new(ProxyEndpoint::Inet(source), ProxyEndpoint::Inet(destination)).encode_v1(&mut out);
         prop_assert!(out.len() <= MAX_V1);
         let header = read(&out);
-        prop_assert_eq!((header.version, header.command), (Version::V1, Command::Proxy));
-        prop_assert_eq!(header.addresses, expected(source, destination, Version::V1));
+        prop_assert_eq!((header.version, header.command), (ProxyHeaderVersion::V1, ProxyCommand::Proxy));
+        prop_assert_eq!(header.addresses, expected(source, destination, ProxyHeaderVersion::V1));
     }
 
     #[test]
-    fn version_2_comes_back(
+    fn version_2_round_trips(
         source in address(),
         destination in address(),
         alpn in option::of(prop::collection::vec(any::<u8>(), 0..300)),
@@ -118,9 +125,9 @@ proptest! {
         crc32c in any::<bool>(),
     ) {
         let tls = with_tls.then(|| tls(client, verify, &texts, certificate.as_deref()));
-        let outbound = Outbound {
-            source: Endpoint::Inet(source),
-            destination: Endpoint::Inet(destination),
+        let outbound = OutboundHeader {
+            source: ProxyEndpoint::Inet(source),
+            destination: ProxyEndpoint::Inet(destination),
             alpn: alpn.as_deref(),
             authority: authority.as_deref(),
             unique_id: unique_id.as_deref(),
@@ -131,18 +138,18 @@ proptest! {
         outbound.encode_v2(&mut out);
         prop_assert!(out.len() <= MAX_HEADER);
         let header = read(&out);
-        prop_assert_eq!((header.version, header.command), (Version::V2, Command::Proxy));
-        prop_assert_eq!(header.addresses, expected(source, destination, Version::V2));
+        prop_assert_eq!((header.version, header.command), (ProxyHeaderVersion::V2, ProxyCommand::Proxy));
+        prop_assert_eq!(header.addresses, expected(source, destination, ProxyHeaderVersion::V2));
         prop_assert_eq!(header.tlvs.alpn(), outbound.alpn);
         prop_assert_eq!(header.tlvs.authority(), outbound.authority);
         prop_assert_eq!(header.tlvs.unique_id(), outbound.unique_id);
         prop_assert_eq!(header.tlvs.tls(), outbound.tls);
     }
 
-    /// Whatever is asked for: one whole header within the bound, with the addresses where they have a place, and
-    /// nothing told that was not asked for.
+    /// Any `OutboundHeader` encodes to one whole header within the bound, with addresses where the format can hold
+    /// them and no fields that were not set.
     #[test]
-    fn there_always_is_a_header(
+    fn encoding_never_fails(
         source in prop::collection::vec(any::<u8>(), 0..130),
         destination in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..130).prop_map(Ok),
@@ -155,11 +162,11 @@ proptest! {
         certificate in option::of(prop::collection::vec(any::<u8>(), 0..9000)),
         crc32c in any::<bool>(),
     ) {
-        let outbound = Outbound {
-            source: Endpoint::Unix(&source),
+        let outbound = OutboundHeader {
+            source: ProxyEndpoint::Unix(&source),
             destination: match &destination {
-                Ok(path) => Endpoint::Unix(path),
-                Err(address) => Endpoint::Inet(*address),
+                Ok(path) => ProxyEndpoint::Unix(path),
+                Err(address) => ProxyEndpoint::Inet(*address),
             },
             alpn: alpn.as_deref(),
             authority: authority.as_deref(),
@@ -171,9 +178,9 @@ proptest! {
         outbound.encode_v2(&mut out);
         prop_assert!(out.len() <= MAX_HEADER);
         let header = read(&out);
-        prop_assert_eq!(header.command, Command::Proxy);
+        prop_assert_eq!(header.command, ProxyCommand::Proxy);
         let fits = source.len() <= 108 && destination.as_ref().is_ok_and(|path| path.len() <= 108);
-        prop_assert_eq!(header.addresses != Addresses::Unspec, fits);
+        prop_assert_eq!(header.addresses != ProxyAddresses::Unspec, fits);
         prop_assert!(header.tlvs.alpn().is_none_or(|told| Some(told) == outbound.alpn));
         prop_assert!(header.tlvs.authority().is_none_or(|told| Some(told) == outbound.authority));
         let id = outbound.unique_id.filter(|id| id.len() <= 128);
@@ -181,15 +188,15 @@ proptest! {
         prop_assert_eq!(header.tlvs.find(offramp_wire::proxy::kind::CRC32C).is_some(), crc32c);
         let mut out = Vec::new();
         outbound.encode_v1(&mut out);
-        prop_assert_eq!(read(&out).addresses, Addresses::Unspec);
+        prop_assert_eq!(read(&out).addresses, ProxyAddresses::Unspec);
     }
 
     #[test]
-    fn unix_addresses_come_back(source in PATHS, destination in PATHS) {
+    fn unix_addresses_round_trip(source in PATHS, destination in PATHS) {
         let (source, destination) = (source.as_bytes(), destination.as_bytes());
         let mut out = Vec::new();
-        Outbound::new(Endpoint::Unix(source), Endpoint::Unix(destination)).encode_v2(&mut out);
-        prop_assert_eq!(read(&out).addresses, Addresses::Unix { source, destination });
+        OutboundHeader::new(ProxyEndpoint::Unix(source), ProxyEndpoint::Unix(destination)).encode_v2(&mut out);
+        prop_assert_eq!(read(&out).addresses, ProxyAddresses::Unix { source, destination });
     }
 
     #[test]
@@ -197,7 +204,7 @@ proptest! {
         source in address(),
         bit in any::<prop::sample::Index>(),
     ) {
-        let mut outbound = Outbound::new(Endpoint::Inet(source), Endpoint::Inet(source));
+        let mut outbound = OutboundHeader::new(ProxyEndpoint::Inet(source), ProxyEndpoint::Inet(source));
         outbound.crc32c = true;
         let mut out = Vec::new();
         outbound.encode_v2(&mut out);
@@ -205,9 +212,9 @@ proptest! {
         let mut flipped = out.clone();
         let bit = bit.index(out.len() * 8);
         flipped[bit / 8] ^= 1 << (bit % 8);
-        if let Step::Done { value, .. } = parse(&flipped) {
-            // LOCAL and unspecified families put the block aside; another TLV type hides the checksum.
-            prop_assert!(value.addresses == Addresses::Unspec || value.addresses == original);
+        if let ParseStep::Done { value, .. } = parse(&flipped) {
+            // LOCAL and unspecified families discard the block; another TLV type hides the checksum.
+            prop_assert!(value.addresses == ProxyAddresses::Unspec || value.addresses == original);
         }
     }
 }

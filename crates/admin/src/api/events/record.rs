@@ -1,8 +1,8 @@
-//! What has happened, numbered, so that a stream can go on where another one ended.
+//! The numbered history of events, so that a stream can continue where another ended.
 //!
-//! The history of changes and the notices have numbers already. States of servers and certificates in use have none: a
-//! record of them is kept here for all streams. It is brought up to date by whoever reads, so that nothing is done as long
-//! as nobody does, and what happened meanwhile is found by the next one.
+//! Changes and notices have numbers already. States of servers and certificates in use have none: this record
+//! numbers them for all streams. Readers bring it up to date, so that it costs nothing without them, and the
+//! next reader finds what happened in between.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::{self, Write as _};
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use super::super::{read, time};
 use super::KINDS;
 
-/// Events of servers, and of certificates, that are kept: all servers of a large configuration may go down together.
+/// Events kept for servers, and for certificates: all servers of a large configuration may go down together.
 const KEPT: usize = 10_000;
 
-/// The places of kinds in [`KINDS`].
+/// The indexes of kinds in [`KINDS`].
 const CHANGE: usize = 0;
 const REFUSED: usize = 1;
 const CLOSED: usize = 2;
@@ -27,12 +27,12 @@ const SERVER: usize = 3;
 const CERTIFICATE: usize = 4;
 const NOTICES: usize = 5;
 
-/// Where a stream is: the number of the latest event of each kind that it had.
+/// The position of a stream: the number of the last event sent, per kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position([u64; KINDS.len()]);
 
 impl Position {
-    /// As [`Position`] is written; `None` for anything else.
+    /// Parses the text form of a position; `None` for anything else.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut numbers = [0; KINDS.len()];
         let mut parts = text.split('.');
@@ -42,11 +42,11 @@ impl Position {
         parts.next().is_none().then_some(Self(numbers))
     }
 
-    pub(super) fn pass(&mut self, event: &Event) {
+    pub(super) fn pass(&mut self, event: &RecordedEvent) {
         self.0[event.kind] = event.number;
     }
 
-    /// What is after this is news, whatever a client says it had.
+    /// Caps the position: a client cannot claim events that have not happened.
     fn at_most(self, latest: Self) -> Self {
         Self(std::array::from_fn(|kind| self.0[kind].min(latest.0[kind])))
     }
@@ -64,32 +64,31 @@ impl fmt::Display for Position {
     }
 }
 
-/// Something that happened.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
-    /// Its place in [`KINDS`].
+pub(super) struct RecordedEvent {
+    /// The index in [`KINDS`].
     kind: usize,
-    /// Its number among those of its kind.
+    /// The number among events of this kind.
     number: u64,
     pub(super) data: Value,
 }
 
-impl Event {
+impl RecordedEvent {
     pub(super) fn kind(&self) -> &'static str {
         KINDS[self.kind]
     }
 }
 
-/// What has happened. Clones share it.
+/// The history of events. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Record(Arc<Mutex<Kept>>);
+pub(crate) struct EventHistory(Arc<Mutex<HistoryState>>);
 
 #[derive(Default)]
-struct Kept {
-    /// Whether there was a look: what is there at the first one is no event.
+struct HistoryState {
+    /// Set after the first poll, before which the present state is no event.
     begun: bool,
     servers: HashMap<(String, String), &'static str>,
-    /// By when they begin and end, and their names.
+    /// Certificates in use, by validity and names.
     certificates: HashSet<String>,
     changed_servers: Numbered,
     new_certificates: Numbered,
@@ -102,8 +101,8 @@ struct Numbered {
     events: VecDeque<(u64, Value)>,
 }
 
-impl Record {
-    /// Where a stream begins that had nothing before.
+impl EventHistory {
+    /// The position of a new stream.
     pub(super) fn latest(&self, view: &View) -> Position {
         let mut latest = Position::default();
         for event in self.since(view, latest) {
@@ -112,13 +111,13 @@ impl Record {
         latest
     }
 
-    /// Where a stream goes on that was there.
+    /// The position of a stream that resumes.
     pub(super) fn resumed(&self, view: &View, at: Position) -> Position {
         at.at_most(self.latest(view))
     }
 
-    /// Where a stream goes on that was at another process: all of this one is news, but for servers and certificates,
-    /// which were there before.
+    /// The position of a stream that was at another process: everything of this one is new, except servers
+    /// and certificates, which existed before.
     pub(super) fn since_the_start(&self, view: &View) -> Position {
         let mut at = Position::default();
         let latest = self.latest(view);
@@ -126,11 +125,11 @@ impl Record {
         at
     }
 
-    /// What has happened after that, and is remembered: of each kind the oldest first.
-    pub(super) fn since(&self, view: &View, at: Position) -> Vec<Event> {
+    /// The remembered events after a position, by kind and from old to new.
+    pub(super) fn since(&self, view: &View, at: Position) -> Vec<RecordedEvent> {
         let Position(seen) = at;
         let mut events = Vec::new();
-        let mut add = |kind, number, data| events.push(Event { kind, number, data });
+        let mut add = |kind, number, data| events.push(RecordedEvent { kind, number, data });
         let history = view.history();
         for change in history.applied().1.iter().rev().filter(|one| one.number > seen[CHANGE]) {
             add(CHANGE, change.number, read::change(change));
@@ -156,14 +155,14 @@ impl Record {
         events
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Nothing in here panics with the lock held.
+    fn kept(&self) -> MutexGuard<'_, HistoryState> {
+        // No code panics while it holds this lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
-    /// Notes what is another since the last look.
+impl HistoryState {
+    /// Records the differences since the last poll.
     fn look(&mut self, view: &View) {
         let now = time(SystemTime::now());
         let mut servers = HashMap::new();
@@ -206,7 +205,7 @@ impl Numbered {
     }
 }
 
-/// The state of each server, for whoever knew another process.
+/// The state of each server, for clients that know another process.
 pub(super) fn states(view: &View) -> Vec<Value> {
     let now = time(SystemTime::now());
     let mut states = Vec::new();
@@ -238,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_is_read_as_it_is_written_and_in_no_other_way() {
+    fn a_position_has_one_form() {
         let text = "1.0.3.18446744073709551615.5.6.7.8.9.10";
         let position = Position::parse(text).unwrap();
         assert_eq!(position.to_string(), text);

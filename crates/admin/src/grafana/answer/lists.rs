@@ -1,42 +1,42 @@
-//! Lists over time: the heaviest things of the whole range, a line each.
+//! Lists over time: a series for each of the heaviest items of the whole range.
 //!
-//! The log store adds hosts up over time by itself. Of everything else it is asked interval by interval, which
-//! reads each request once, as a whole range would; so there are fewer intervals than a panel has pixels.
+//! The log store aggregates hosts over time itself. For other items it is queried interval by interval, which
+//! reads each request once, as a query of the whole range would; so there are fewer intervals than pixels.
 
 use std::collections::HashMap;
 
-use offramp_analytics::question::{OTHER_HOSTS, Order, Source};
-use offramp_analytics::{Answer, Filter, Top, Value as Cell};
+use offramp_analytics::question::{DataSource, OTHER_HOSTS, SortOrder};
+use offramp_analytics::{QueryResult, RequestFilter, SqlValue, Top};
 
-use super::{Question, Series, column, moment, number, position};
-use crate::desk::Asking;
+use super::{PanelQuery, PanelSeries, column, moment, number, position};
 use crate::grafana::buckets::{Buckets, MOST};
-use crate::grafana::target::Target;
+use crate::grafana::target::QueryTarget;
 use crate::grafana::time::system;
-use crate::refusal::Refusal;
+use crate::query_pool::StoreSession;
+use crate::refusal::PlainRefusal;
 
-/// So many intervals are asked about one by one, at most.
+/// The maximum number of intervals with a query each.
 const INTERVALS: usize = 48;
-/// So many lines a panel gets that does not say, and at most.
+/// The default and the maximum number of series in a panel.
 const LINES: [usize; 2] = [10, 50];
-/// So many things of an interval are looked at; lighter ones count as zero there.
+/// The number of items read per interval; lighter ones count as zero.
 const LOOKED_AT: usize = 1000;
-/// From so many requests on intervals are answered from roll-ups: each alone would be small enough to be counted
-/// from its requests, but all of them are not.
+/// The number of requests from which intervals are answered from roll-ups: each alone would be small enough
+/// to be counted from its requests, but together they are not.
 const MANY: i64 = 400_000;
 
-/// A line for each of the heaviest.
+/// A series for each of the heaviest items.
 pub(super) fn series(
-    question: &Question,
-    asking: &mut Asking<'_>,
-) -> Result<(Buckets, Vec<Series>), Refusal> {
+    question: &PanelQuery,
+    session: &mut StoreSession<'_>,
+) -> Result<(Buckets, Vec<PanelSeries>), PlainRefusal> {
     let top = match question.target {
-        Target::List(top) => top,
+        QueryTarget::List(top) => top,
         _ => Top::Hosts,
     };
     let buckets = question.buckets(if top == Top::Hosts { MOST } else { INTERVALS })?;
     if buckets.count > INTERVALS + 1 && top != Top::Hosts {
-        return Err(Refusal::wrong(format!(
+        return Err(PlainRefusal::wrong(format!(
             "the interval is too short for the time range: {} over time has at most {INTERVALS} intervals",
             top.name()
         )));
@@ -46,43 +46,48 @@ pub(super) fn series(
     }
     let limit = question.parameters.limit.unwrap_or(LINES[0]);
     if limit > LINES[1] {
-        return Err(Refusal::wrong(format!("over time there are at most {} lines", LINES[1])));
+        return Err(PlainRefusal::wrong(format!("over time there are at most {} lines", LINES[1])));
     }
-    let filter = Filter { limit: Some(limit), ..question.filter_by(&buckets) };
-    let heaviest = asking.top(top, &filter)?;
-    let mut lines = Lines::of(&heaviest, buckets.count);
+    let filter = RequestFilter { limit: Some(limit), ..question.filter_by(&buckets) };
+    let heaviest = session.top(top, &filter)?;
+    let mut lines = SeriesLines::of(&heaviest, buckets.count);
     if top == Top::Hosts {
-        hosts(question, &buckets, asking, &mut lines)?;
+        hosts(question, &buckets, session, &mut lines)?;
     } else {
-        let source = source(question, &buckets, asking)?;
+        let source = source(question, &buckets, session)?;
         for bucket in 0..buckets.count {
-            let answer = asking.top(top, &part(question, &buckets, bucket, source))?;
+            let answer = session.top(top, &part(question, &buckets, bucket, source))?;
             let value = position(&answer, column(filter.order));
             for row in &answer.rows {
                 lines.add(&named(&answer, row), bucket, number(row, value));
             }
             lines.unnamed[bucket] = answer.missing.map_or(0, |missing| match filter.order {
-                Order::Requests => missing.requests,
-                Order::Bytes => missing.bytes,
+                SortOrder::Requests => missing.requests,
+                SortOrder::Bytes => missing.bytes,
             });
         }
     }
     Ok((buckets, lines.finish()))
 }
 
-/// What intervals are answered from.
-fn source(question: &Question, buckets: &Buckets, asking: &mut Asking<'_>) -> Result<Source, Refusal> {
-    // Of statuses roll-ups are exact, and quick.
-    let filter = Filter { source: Source::Rollups, limit: Some(LOOKED_AT), ..question.filter_by(buckets) };
-    let statuses = asking.top(Top::Status, &filter)?;
+/// Chooses the source of data for the intervals.
+fn source(
+    question: &PanelQuery,
+    buckets: &Buckets,
+    session: &mut StoreSession<'_>,
+) -> Result<DataSource, PlainRefusal> {
+    // Roll-ups are exact for statuses, and fast.
+    let filter =
+        RequestFilter { source: DataSource::Rollups, limit: Some(LOOKED_AT), ..question.filter_by(buckets) };
+    let statuses = session.top(Top::Status, &filter)?;
     let requests = position(&statuses, "requests");
     let all: i64 = statuses.rows.iter().map(|row| number(row, requests)).sum();
-    Ok(if all > MANY { Source::Rollups } else { Source::Either })
+    Ok(if all > MANY { DataSource::Rollups } else { DataSource::Either })
 }
 
 /// The filter of one interval.
-fn part(question: &Question, buckets: &Buckets, bucket: usize, source: Source) -> Filter {
-    Filter {
+fn part(question: &PanelQuery, buckets: &Buckets, bucket: usize, source: DataSource) -> RequestFilter {
+    RequestFilter {
         since: Some(system(buckets.begins(bucket))),
         until: Some(system(buckets.begins(bucket + 1))),
         limit: Some(LOOKED_AT),
@@ -92,20 +97,20 @@ fn part(question: &Question, buckets: &Buckets, bucket: usize, source: Source) -
 }
 
 fn hosts(
-    question: &Question,
+    question: &PanelQuery,
     buckets: &Buckets,
-    asking: &mut Asking<'_>,
-    lines: &mut Lines,
-) -> Result<(), Refusal> {
+    session: &mut StoreSession<'_>,
+    lines: &mut SeriesLines,
+) -> Result<(), PlainRefusal> {
     let mut filter = question.filter_by(buckets);
-    // Requests without a host, and of hosts without a name, cannot be asked for by name.
+    // Requests without a host, and hosts without a name, cannot be selected by name.
     if !lines.places.contains_key(NAMELESS) && !lines.is_partial {
         filter.hosts = lines.places.keys().cloned().collect();
     }
     if lines.places.is_empty() {
         return Ok(());
     }
-    let answer = asking.traffic(buckets.width(), true, &filter)?;
+    let answer = session.traffic(buckets.width(), true, &filter)?;
     let (at, host) = (position(&answer, "time"), position(&answer, "host"));
     let value = position(&answer, column(filter.order));
     for row in &answer.rows {
@@ -121,21 +126,20 @@ fn hosts(
     Ok(())
 }
 
-/// Lines by name.
-struct Lines {
-    series: Vec<Series>,
+struct SeriesLines {
+    series: Vec<PanelSeries>,
     places: HashMap<String, usize>,
-    /// Set where the lines are lower bounds.
+    /// Set if values are lower bounds.
     is_partial: bool,
-    /// By interval: how much more any line may be.
+    /// Per interval: the most by which any value may be too low.
     unnamed: Vec<i64>,
 }
 
-impl Lines {
-    fn of(heaviest: &Answer, count: usize) -> Self {
+impl SeriesLines {
+    fn of(heaviest: &QueryResult, count: usize) -> Self {
         let names: Vec<String> = heaviest.rows.iter().map(|row| named(heaviest, row)).collect();
         let places = names.iter().enumerate().map(|(place, name)| (name.clone(), place)).collect();
-        let line = |name| Series { name, values: vec![Some(0); count] };
+        let line = |name| PanelSeries { name, values: vec![Some(0); count] };
         let is_partial = heaviest.missing.is_some();
         Self { series: names.into_iter().map(line).collect(), places, is_partial, unnamed: vec![0; count] }
     }
@@ -147,24 +151,24 @@ impl Lines {
         }
     }
 
-    /// The lines, and one more for what belongs to them or to others, where there is such.
-    fn finish(mut self) -> Vec<Series> {
+    /// The series, and one for the requests that belong to any of them or to others, if there are such.
+    fn finish(mut self) -> Vec<PanelSeries> {
         if self.unnamed.iter().any(|more| *more > 0) {
             let values = self.unnamed.into_iter().map(Some).collect();
-            self.series.push(Series { name: UNNAMED.to_owned(), values });
+            self.series.push(PanelSeries { name: UNNAMED.to_owned(), values });
         }
         self.series
     }
 }
 
-/// The line of what roll-ups keep without names.
+/// The series of items without a name in roll-ups.
 const UNNAMED: &str = "(without a name)";
 
-/// What stands for something that has no name.
+/// The placeholder for an item without a name.
 pub(super) const NAMELESS: &str = "-";
 
-/// What one row of a list is called in a legend.
-fn named(answer: &Answer, row: &[Cell]) -> String {
+/// The legend of a list's row.
+fn named(answer: &QueryResult, row: &[SqlValue]) -> String {
     let cell = |name: &str| position(answer, name).and_then(|at| row.get(at));
     let first = text(row.first());
     match answer.columns.first().map(String::as_str) {
@@ -174,35 +178,38 @@ fn named(answer: &Answer, row: &[Cell]) -> String {
     }
 }
 
-fn text(cell: Option<&Cell>) -> String {
+fn text(cell: Option<&SqlValue>) -> String {
     match cell {
-        Some(Cell::Text(text)) => text.clone(),
-        Some(Cell::Int(number)) => number.to_string(),
-        Some(Cell::Real(number)) => number.to_string(),
-        Some(Cell::Null) | None => NAMELESS.to_owned(),
+        Some(SqlValue::Text(text)) => text.clone(),
+        Some(SqlValue::Int(number)) => number.to_string(),
+        Some(SqlValue::Real(number)) => number.to_string(),
+        Some(SqlValue::Null) | None => NAMELESS.to_owned(),
     }
 }
 
-/// What became of the requests of one interval.
+/// The outcome of the requests of one interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Count {
+pub(crate) struct StatusCount {
     pub(crate) requests: i64,
-    /// Answers that say that a server failed, by status, the most frequent first.
+    /// Responses that indicate a failed server, by status, most frequent first.
     pub(crate) statuses: Vec<(i64, i64)>,
 }
 
-impl Count {
+impl StatusCount {
     pub(crate) fn failed(&self) -> i64 {
         self.statuses.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// What became of requests, over time.
-pub(crate) fn errors(question: &Question, asking: &mut Asking<'_>) -> Result<(Buckets, Vec<Count>), Refusal> {
+/// The outcome of requests over time.
+pub(crate) fn errors(
+    question: &PanelQuery,
+    session: &mut StoreSession<'_>,
+) -> Result<(Buckets, Vec<StatusCount>), PlainRefusal> {
     let buckets = question.buckets(INTERVALS)?;
-    let mut counts = vec![Count::default(); buckets.count];
+    let mut counts = vec![StatusCount::default(); buckets.count];
     if buckets.count > INTERVALS + 1 {
-        return Err(Refusal::wrong(format!(
+        return Err(PlainRefusal::wrong(format!(
             "the interval is too short for the time range: errors over time have at most {INTERVALS} intervals"
         )));
     }
@@ -210,13 +217,13 @@ pub(crate) fn errors(question: &Question, asking: &mut Asking<'_>) -> Result<(Bu
         return Ok((buckets, counts));
     }
     for (bucket, count) in counts.iter_mut().enumerate() {
-        let answer = asking.top(Top::Status, &part(question, &buckets, bucket, Source::Rollups))?;
+        let answer = session.top(Top::Status, &part(question, &buckets, bucket, DataSource::Rollups))?;
         let requests = position(&answer, "requests");
         for row in &answer.rows {
             let number = number(row, requests);
             count.requests += number;
             match row.first() {
-                Some(Cell::Int(status)) if (500..600).contains(status) => {
+                Some(SqlValue::Int(status)) if (500..600).contains(status) => {
                     count.statuses.push((*status, number));
                 }
                 _ => {}

@@ -1,32 +1,32 @@
-//! Tables: the same questions, answered row by row.
+//! Tables: the queries of panels, answered row by row.
 
-use offramp_analytics::{Answer, Filter, Top, Value as Cell};
+use offramp_analytics::{QueryResult, RequestFilter, SqlValue, Top};
 use serde_json::{Value, json};
 
-use super::{Question, moment, totals};
-use crate::desk::Asking;
+use super::{PanelQuery, moment, totals};
 use crate::grafana::annotations;
 use crate::grafana::buckets::MOST;
-use crate::grafana::target::Target;
-use crate::refusal::Refusal;
+use crate::grafana::target::QueryTarget;
+use crate::query_pool::StoreSession;
+use crate::refusal::PlainRefusal;
 
 /// The table of a target.
 pub(super) fn table(
-    question: &Question,
+    question: &PanelQuery,
     ref_id: Option<&str>,
-    asking: &mut Asking<'_>,
-) -> Result<Value, Refusal> {
+    session: &mut StoreSession<'_>,
+) -> Result<Value, PlainRefusal> {
     let mut table = match question.target {
-        Target::Traffic => traffic(question, asking)?,
-        Target::Errors => annotations::table(question, asking)?,
+        QueryTarget::Traffic => traffic(question, session)?,
+        QueryTarget::Errors => annotations::table(question, session)?,
         target => {
-            let filter = Filter { limit: question.parameters.limit, ..question.filter_as_asked() };
+            let filter = RequestFilter { limit: question.parameters.limit, ..question.filter_as_asked() };
             let answer = match target {
-                Target::Search => {
+                QueryTarget::Search => {
                     let text = question.text()?;
-                    unless(question.parameters.nothing, || asking.search(text, &filter))?
+                    unless(question.parameters.nothing, || session.search(text, &filter))?
                 }
-                target => unless(question.parameters.nothing, || asking.top(top(target), &filter))?,
+                target => unless(question.parameters.nothing, || session.top(top(target), &filter))?,
             };
             of_answer(&answer)
         }
@@ -37,24 +37,27 @@ pub(super) fn table(
     Ok(table)
 }
 
-/// The answer, or an empty one where nothing can pass.
-fn unless(nothing: bool, ask: impl FnOnce() -> Result<Answer, Refusal>) -> Result<Answer, Refusal> {
-    if nothing { Ok(Answer::default()) } else { ask() }
+/// The result of the query, or an empty one if no request can match.
+fn unless(
+    nothing: bool,
+    ask: impl FnOnce() -> Result<QueryResult, PlainRefusal>,
+) -> Result<QueryResult, PlainRefusal> {
+    if nothing { Ok(QueryResult::default()) } else { ask() }
 }
 
-/// The list that a target's table is.
-const fn top(target: Target) -> Top {
+/// The list of a target's table.
+const fn top(target: QueryTarget) -> Top {
     match target {
-        Target::List(top) => top,
-        Target::BlogHits => Top::Pages,
+        QueryTarget::List(top) => top,
+        QueryTarget::BlogHits => Top::Pages,
         _ => Top::Hosts,
     }
 }
 
-/// Requests and bytes over time, an interval each row.
-fn traffic(question: &Question, asking: &mut Asking<'_>) -> Result<Value, Refusal> {
+/// Requests and bytes over time, one row per interval.
+fn traffic(question: &PanelQuery, session: &mut StoreSession<'_>) -> Result<Value, PlainRefusal> {
     let buckets = question.buckets(MOST)?;
-    let series = totals(question, &buckets, asking)?;
+    let series = totals(question, &buckets, session)?;
     let mut columns = vec![json!({ "text": "time", "type": "time" })];
     columns.extend(series.iter().map(|series| json!({ "text": series.name, "type": "number" })));
     let row = |bucket: usize| {
@@ -66,7 +69,7 @@ fn traffic(question: &Question, asking: &mut Asking<'_>) -> Result<Value, Refusa
     Ok(json!({ "columns": columns, "rows": rows, "type": "table" }))
 }
 
-/// What a column holds, by its name.
+/// The type of a column, by its name.
 fn kind(column: &str) -> &'static str {
     match column {
         "time" => "time",
@@ -75,17 +78,17 @@ fn kind(column: &str) -> &'static str {
     }
 }
 
-fn of_answer(answer: &Answer) -> Value {
+fn of_answer(answer: &QueryResult) -> Value {
     let columns: Vec<Value> =
         answer.columns.iter().map(|name| json!({ "text": name, "type": kind(name) })).collect();
-    let cell = |row: &[Cell], at: usize| match (kind(&answer.columns[at]), &row[at]) {
+    let cell = |row: &[SqlValue], at: usize| match (kind(&answer.columns[at]), &row[at]) {
         ("time", _) => json!(moment(row, Some(at))),
-        (_, Cell::Null) => Value::Null,
-        ("number", Cell::Int(number)) => json!(number),
-        ("number", Cell::Real(number)) => json!(number),
-        (_, Cell::Int(number)) => json!(number.to_string()),
-        (_, Cell::Real(number)) => json!(number.to_string()),
-        (_, Cell::Text(text)) => json!(text),
+        (_, SqlValue::Null) => Value::Null,
+        ("number", SqlValue::Int(number)) => json!(number),
+        ("number", SqlValue::Real(number)) => json!(number),
+        (_, SqlValue::Int(number)) => json!(number.to_string()),
+        (_, SqlValue::Real(number)) => json!(number.to_string()),
+        (_, SqlValue::Text(text)) => json!(text),
     };
     let rows: Vec<Vec<Value>> = answer
         .rows

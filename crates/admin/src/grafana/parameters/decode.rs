@@ -1,10 +1,11 @@
-//! Values as Grafana's variables write them. The plugins put a variable into a target as a regular expression:
-//! `a\.test`, and several as `(a\.test|b\.test)`; other formats give `{a.test,b.test}` or `a.test,b.test`.
+//! Decoding of values from Grafana's variables. The plugins put a variable into a target as a regular
+//! expression: `a\.test`, and several as `(a\.test|b\.test)`; other formats give `{a.test,b.test}` or
+//! `a.test,b.test`.
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-/// The values in a text. None where it means everything.
+/// The values in a text. Empty if it means everything.
 pub(super) fn values_of_text(text: &str) -> Vec<String> {
     let text = text.trim();
     let inner = ['(', '{']
@@ -24,13 +25,13 @@ pub(super) fn values_of_text(text: &str) -> Vec<String> {
     }
     let values = values.into_iter().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let values: Vec<String> = values.collect();
-    // What Grafana has for "All".
+    // Grafana's forms of "All".
     let all = |value: &String| matches!(value.as_str(), "$__all" | ".*" | ".+" | "All" | "*");
     if values.iter().any(all) || matches!(inner, ".*" | ".+") { Vec::new() } else { values }
 }
 
-/// The values of a member of the payload; `plain` ones are taken as they are. `None` where it is neither text,
-/// number nor a list of those.
+/// The values of a member of the payload; `plain` ones are taken literally. `None` for anything but texts,
+/// numbers and lists of those.
 pub(super) fn values_of_json(value: &Value, plain: bool) -> Option<Vec<String>> {
     match value {
         Value::Null => Some(Vec::new()),
@@ -45,7 +46,7 @@ pub(super) fn values_of_json(value: &Value, plain: bool) -> Option<Vec<String>> 
                 .map(|item| if item.is_array() { None } else { values_of_json(item, plain) })
                 .collect();
             let lists = lists?;
-            // One item that means everything makes the list mean everything.
+            // An item that means everything makes the whole list mean everything.
             let everything =
                 lists.iter().zip(items).any(|(list, item)| list.is_empty() && *item != Value::Null);
             Some(if everything { Vec::new() } else { lists.concat() })
@@ -54,7 +55,7 @@ pub(super) fn values_of_json(value: &Value, plain: bool) -> Option<Vec<String>> 
     }
 }
 
-/// Decodes `%XX` (RFC 3986 §2.1); what is no UTF-8 afterwards is replaced.
+/// Decodes `%XX` (RFC 3986 §2.1); invalid UTF-8 is replaced.
 pub(super) fn percent(text: &str) -> Option<String> {
     let is_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
     let is_whole = text.split('%').skip(1).all(|after| after.as_bytes().get(..2).is_some_and(is_hex));

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::{Parameters, Shape};
+use super::{PanelShape, TargetParameters};
 use crate::grafana::request::AdhocFilter;
-use crate::grafana::target::Target;
+use crate::grafana::target::QueryTarget;
 use offramp_analytics::Top;
-use offramp_analytics::question::{Bots, Order};
+use offramp_analytics::question::{Bots, SortOrder};
 
-fn read(text: &str) -> Result<Parameters, String> {
-    Parameters::of_text(text).map(|(_, parameters)| parameters).map_err(|refusal| refusal.text)
+fn read(text: &str) -> Result<TargetParameters, String> {
+    TargetParameters::of_text(text).map(|(_, parameters)| parameters).map_err(|refusal| refusal.text)
 }
 
 fn hosts(text: &str) -> Vec<String> {
@@ -19,18 +19,18 @@ fn hosts(text: &str) -> Vec<String> {
 #[test]
 fn a_target_says_what_it_is_about() {
     let text = "pages?host=A.test&exclude=10.0.0.0/8,2001:db8::1&bots=only&limit=7&by=bytes&interval=1h&format=table";
-    let (target, parameters) = Parameters::of_text(text).unwrap();
-    assert_eq!(target, Target::List(Top::Pages));
+    let (target, parameters) = TargetParameters::of_text(text).unwrap();
+    assert_eq!(target, QueryTarget::List(Top::Pages));
     assert_eq!(parameters.hosts, ["a.test"]);
     assert_eq!(parameters.exclude, ["10.0.0.0/8".parse().unwrap(), "2001:db8::1".parse().unwrap()]);
     assert_eq!(
         (parameters.bots, parameters.limit, parameters.by),
-        (Some(Bots::Only), Some(7), Some(Order::Bytes))
+        (Some(Bots::Only), Some(7), Some(SortOrder::Bytes))
     );
-    assert_eq!((parameters.interval, parameters.shape), (Some(3_600_000), Some(Shape::Table)));
+    assert_eq!((parameters.interval, parameters.shape), (Some(3_600_000), Some(PanelShape::Table)));
     assert_eq!(read("search?text=a%20b%26c\\.d").unwrap().text.as_deref(), Some("a b&c\\.d"));
-    assert_eq!(read("traffic").unwrap(), Parameters::default());
-    assert_eq!(read(" traffic ? host= & bots=&").unwrap(), Parameters::default());
+    assert_eq!(read("traffic").unwrap(), TargetParameters::default());
+    assert_eq!(read(" traffic ? host= & bots=&").unwrap(), TargetParameters::default());
 }
 
 #[test]
@@ -47,7 +47,9 @@ fn variables_come_in_the_formats_of_grafana() {
 #[test]
 fn payloads_are_objects_or_their_text() {
     let with = |payload: serde_json::Value| {
-        Parameters::read("pages?limit=3", &[&payload]).map(|(_, parameters)| parameters).map_err(|r| r.text)
+        TargetParameters::read("pages?limit=3", &[&payload])
+            .map(|(_, parameters)| parameters)
+            .map_err(|r| r.text)
     };
     let expected = with(json!({ "host": ["a.test", "b.test"], "limit": 9 })).unwrap();
     assert_eq!((expected.hosts.len(), expected.limit), (2, Some(3)), "the text goes first");

@@ -10,7 +10,7 @@ use super::super::Follower;
 use super::super::watch::Woken;
 use super::deeds::{Haste, hastes};
 use super::rig::Rig;
-use crate::follow::Start;
+use crate::follow::StartAt;
 use crate::ingest::tests::{Memory, ingest};
 
 /// Something that happens to a log and what lies beside it.
@@ -24,12 +24,12 @@ fn followed<A: Fn(&mut Rig)>(acts: &[A]) -> Rig {
     let stop = ingest.stop().clone();
     let mut follower = Follower::new(&mut ingest, &rig.log).unwrap();
     follower.quiet = Duration::ZERO;
-    assert!(follower.resume(Start::Beginning).and_then(|()| follower.note_beside()).is_ok());
+    assert!(follower.resume(StartAt::Beginning).and_then(|()| follower.note_beside()).is_ok());
     assert!(follower.pass().is_ok());
     for act in acts {
         act(&mut rig);
         while follower.watch.wait(&stop, Duration::ZERO).unwrap() == Woken::Names {
-            follower.renamed = true;
+            follower.neighbours.renamed = true;
         }
         assert!(follower.pass().is_ok());
     }

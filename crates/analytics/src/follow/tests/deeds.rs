@@ -125,21 +125,34 @@ pub(super) fn hastes() -> impl Strategy<Value = Vec<Haste>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Copies that are removed before anybody saw them are lost, but never without a word. What is found is stored once.
+    /// Copies that are removed before anybody saw them are lost, but never without a word: except where a look found the
+    /// log empty, and the next one does too. What is found is stored once.
     #[test]
     fn what_is_lost_is_said(hastes in hastes()) {
         let mut rig = Rig::new();
         rig.lines(1);
         prop_assert!(rig.read(1));
+        let (mut is_empty, mut was_empty, mut unsaid) = (false, false, 0);
         for haste in &hastes {
             match haste {
-                Haste::Look => prop_assert!(rig.read(2)),
+                Haste::Look => {
+                    prop_assert!(rig.read(2));
+                    was_empty = is_empty;
+                }
                 other => other.happen(&mut rig),
+            }
+            match haste {
+                Haste::Lines(count) => {
+                    is_empty = false;
+                    unsaid += if was_empty { *count } else { 0 };
+                }
+                Haste::Copy(_) => is_empty = true,
+                Haste::Look => {}
             }
         }
         prop_assert!(rig.read(3));
         let (doubled, lost) = rig.doubled_and_lost();
         prop_assert_eq!(doubled, 0, "lines are doubled");
-        prop_assert!(lost == 0 || rig.gaps > 0, "{} of {} lines are lost, and not a word", lost, rig.written);
+        prop_assert!(lost <= unsaid || rig.gaps > 0, "{} of {} lines are lost, and not a word", lost, rig.written);
     }
 }

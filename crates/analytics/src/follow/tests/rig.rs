@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tempfile::TempDir;
 
-use super::super::{Failure, Follower, Start};
+use super::super::{FollowFailure, Follower, StartAt};
 use crate::ingest::tests::{Memory, ingest, line};
 
 /// A folder with a log, its writer, and what has been stored of it.
@@ -140,18 +140,18 @@ impl Rig {
         let mut follower = Follower::new(&mut ingest, &self.log).unwrap();
         follower.quiet = Duration::ZERO;
         let mut run = || {
-            follower.resume(Start::Beginning)?;
+            follower.resume(StartAt::Beginning)?;
             (0..passes).try_for_each(|_| follower.pass())
         };
-        let outcome: Result<(), Failure> = run();
+        let outcome: Result<(), FollowFailure> = run();
         let (store, report, _) = ingest.finish();
         self.store = Memory { pending: Vec::new(), commits: 0, fails_at: None, ..store };
         self.gaps += report.gaps;
         self.rejected += report.rejected;
         match outcome {
             Ok(()) => true,
-            Err(Failure::Sink(_)) => false,
-            Err(Failure::Read(error)) => panic!("{error}"),
+            Err(FollowFailure::Sink(_)) => false,
+            Err(FollowFailure::Read(error)) => panic!("{error}"),
         }
     }
 

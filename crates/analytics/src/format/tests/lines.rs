@@ -1,11 +1,12 @@
-use super::super::{FormatError, LogFormat, NAMES};
+use super::super::{FormatError, InputFormat, NAMES};
 use super::parser;
-use crate::entry::{Entry, ProxyPart, RequestPart, ResponsePart};
+use crate::entry::{LogEntry, ProxyPart, RequestPart, ResponsePart};
+use crate::parse_error::Rejection;
 
 const TIME: i64 = 1_795_309_323_000_000;
 
-fn expected() -> Entry<'static> {
-    Entry {
+fn expected() -> LogEntry<'static> {
+    LogEntry {
         time_us: TIME,
         host: None,
         client: "192.0.2.1".parse().ok(),
@@ -18,33 +19,32 @@ fn expected() -> Entry<'static> {
         response: ResponsePart { status: 200, bytes: 512, received: None, duration_us: None },
         referer: Some(b"https://ref.test/"),
         agent: Some(b"curl/8"),
-        user: None,
-        proxy: ProxyPart::default(),
+        ..LogEntry::default()
     }
 }
 
 #[test]
 fn vhost_combined_and_common_say_the_same() {
     let line = br#"192.0.2.1 - - [22/Nov/2026:01:02:03 +0000] "GET /a/b?q=1 HTTP/1.1" 200 512 "https://ref.test/" "curl/8" "A.test:443""#;
-    let vhost = LogFormat::named("vhost").unwrap();
-    let entry = Entry { host: Some(b"a.test"), ..expected() };
+    let vhost = InputFormat::named("vhost").unwrap();
+    let entry = LogEntry { host: Some(b"a.test"), ..expected() };
     assert_eq!(parser(&vhost).parse(line), Ok(Some(entry)));
 
-    let combined = LogFormat::named("combined").unwrap();
+    let combined = InputFormat::named("combined").unwrap();
     let end = line.len() - br#" "A.test:443""#.len();
     assert_eq!(parser(&combined).parse(&line[..end]), Ok(Some(expected())));
     let error = parser(&combined).parse(line).unwrap_err();
     assert!(error.to_string().contains("the end of the line"), "{error}");
 
-    let common = LogFormat::named("common").unwrap();
+    let common = InputFormat::named("common").unwrap();
     let end = line.windows(4).position(|window| window == b" \"ht").unwrap();
-    let entry = Entry { referer: None, agent: None, ..expected() };
+    let entry = LogEntry { referer: None, agent: None, ..expected() };
     assert_eq!(parser(&common).parse(&line[..end]), Ok(Some(entry)));
 }
 
 #[test]
 fn a_user_may_have_spaces_and_a_client_a_zone() {
-    let mut combined = parser(&LogFormat::named("combined").unwrap());
+    let mut combined = parser(&InputFormat::named("combined").unwrap());
     let line = br#"[fe80::1%eth0] id a user of spaces [22/Nov/2026:01:02:03 +0000] "-" 400 0 "-" "-""#;
     let entry = combined.parse(line).unwrap().unwrap();
     assert_eq!((entry.user, entry.client), (Some(&b"a user of spaces"[..]), "fe80::1".parse().ok()));
@@ -56,7 +56,7 @@ fn a_user_may_have_spaces_and_a_client_a_zone() {
 
 #[test]
 fn escapes_are_undone_after_the_parts_are_known() {
-    let mut vhost = parser(&LogFormat::named("vhost").unwrap());
+    let mut vhost = parser(&InputFormat::named("vhost").unwrap());
     let line = br#"192.0.2.1 - b\x22b [22/Nov/2026:01:02:03 +0000] "GET /\xC3\xA9\x22?x=\x5C HTTP/1.1" 200 5 "r\x22" "a \x22quoted\x22 agent\x5C" "A.Test""#;
     let entry = vhost.parse(line).unwrap().unwrap();
     assert_eq!(entry.request.path, "/é\"".as_bytes());
@@ -77,7 +77,7 @@ fn escapes_are_undone_after_the_parts_are_known() {
 
 #[test]
 fn every_fault_has_its_place() {
-    let mut combined = parser(&LogFormat::named("combined").unwrap());
+    let mut combined = parser(&InputFormat::named("combined").unwrap());
     for (line, at, word) in [
         (
             &br#"300.0.2.1 - - [22/Nov/2026:01:02:03 +0000] "GET / HTTP/1.1" 200 5 "-" "-""#[..],
@@ -114,7 +114,7 @@ fn nginx_formats_of_any_shape() {
         '"$request_method $server_protocol" $status $bytes_sent $request_length '
         'rt=$request_time urt="$upstream_response_time" $ssl_protocol/$ssl_cipher $request_id "$http_x_forwarded_for"';"#;
     let line = br#"10.0.0.1 [2026-11-22T02:02:03+01:00] https://a.test/x?y=1 "POST HTTP/2.0" 201 700 120 rt=0.250 urt="0.1, 0.2" TLSv1.3/TLS_AES_128_GCM_SHA256 abc "203.0.113.5, 10.0.0.7""#;
-    let entry = LogFormat::nginx(directive).unwrap().parser(0);
+    let entry = InputFormat::nginx(directive).unwrap().parser(0);
     let mut entry = entry;
     let entry = entry.parse(line).unwrap().unwrap();
     assert_eq!((entry.time_us, entry.client), (TIME, "203.0.113.5".parse().ok()));
@@ -131,7 +131,7 @@ fn nginx_formats_of_any_shape() {
 #[test]
 fn upstream_times_count_where_no_other_does() {
     let format =
-        LogFormat::nginx("$msec $upstream_response_time $uri$is_args$args ${http_host} $server_name")
+        InputFormat::nginx("$msec $upstream_response_time $uri$is_args$args ${http_host} $server_name")
             .unwrap();
     let mut parser = parser(&format);
     let entry = parser.parse(b"1795309323.000 0.100, 0.200 : 0.050 /p?a=b - name.test").unwrap().unwrap();
@@ -145,11 +145,24 @@ fn upstream_times_count_where_no_other_does() {
 #[test]
 fn an_nginx_format_may_be_json_and_escape_none() {
     let format = r#"{"t":"$time_iso8601","ua":"$http_user_agent","s":$status}"#;
-    let mut parsed = parser(&LogFormat::nginx(format).unwrap());
+    let mut parsed = parser(&InputFormat::nginx(format).unwrap());
     let entry = parsed.parse(br#"{"t":"2026-11-22T01:02:03Z","ua":"a \"b\" \u00e9","s":404}"#);
     assert_eq!(entry.unwrap().unwrap().agent, Some("a \"b\" é".as_bytes()));
-    let none = LogFormat::nginx(r#"log_format x escape=none '$msec "$http_user_agent"';"#).unwrap();
+    let none = InputFormat::nginx(r#"log_format x escape=none '$msec "$http_user_agent"';"#).unwrap();
     assert_eq!(parser(&none).parse(br#"1 "a"b\x22\""#).unwrap().unwrap().agent, Some(&br#"a"b\x22\"#[..]));
+}
+
+/// Names and text between variables are the operator's, and may come from a file that was not looked at.
+#[test]
+fn control_characters_of_a_format_are_told_in_escapes() {
+    for format in
+        ["$msec ${a\x1b[31m}\x07b", "$msec ${a\u{9b}}\x07 $uri", "$msec \x1b[2J$status", "$msec $status\x07"]
+    {
+        let format = InputFormat::nginx(format).unwrap();
+        let error = parser(&format).parse(b"1795309323.000 ?").unwrap_err();
+        let text = Rejection::new(1, b"1795309323.000 ?", error).to_string();
+        assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
+    }
 }
 
 #[test]
@@ -164,19 +177,19 @@ fn formats_that_cannot_work_are_refused() {
         ("log_format x '$time_local", FormatError::Directive),
         ("log_format x escape=odd '$time_local'", FormatError::Directive),
     ] {
-        assert_eq!(LogFormat::nginx(format).map(|_| ()), Err(error), "{format}");
+        assert_eq!(InputFormat::nginx(format).map(|_| ()), Err(error), "{format}");
     }
-    assert!(matches!("apache".parse::<LogFormat>(), Err(FormatError::Name(_))));
-    assert!(matches!("(?P<colour>x)".parse::<LogFormat>(), Err(FormatError::Group(_))));
-    assert!(matches!("(?P<time>x".parse::<LogFormat>(), Err(FormatError::Pattern(_))));
-    assert!(matches!("(?P<host>x)".parse::<LogFormat>(), Err(FormatError::NoTime)));
-    assert!(NAMES.iter().all(|name| LogFormat::named(name).is_ok()));
+    assert!(matches!("apache".parse::<InputFormat>(), Err(FormatError::Name(_))));
+    assert!(matches!("(?P<colour>x)".parse::<InputFormat>(), Err(FormatError::Group(_))));
+    assert!(matches!("(?P<time>x".parse::<InputFormat>(), Err(FormatError::Pattern(_))));
+    assert!(matches!("(?P<host>x)".parse::<InputFormat>(), Err(FormatError::NoTime)));
+    assert!(NAMES.iter().all(|name| InputFormat::named(name).is_ok()));
 }
 
 #[test]
 fn haproxy_with_and_without_syslog() {
     let bare = br#"10.0.1.2:33317 [22/Nov/2026:01:02:03.655] http-in~ static/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 {curl/8|1wt.eu:443} {} "GET /index.html?x HTTP/1.1""#;
-    let mut parser = LogFormat::named("haproxy").unwrap().parser(0);
+    let mut parser = InputFormat::named("haproxy").unwrap().parser(0);
     for prefix in
         ["", "Feb  6 12:14:14 localhost haproxy[14389]: ", "<134>1 2026-11-22T01:02:03Z lb haproxy 1 - - "]
     {
@@ -193,7 +206,7 @@ fn haproxy_with_and_without_syslog() {
 
 #[test]
 fn haproxy_when_it_went_wrong() {
-    let mut parser = LogFormat::named("haproxy").unwrap().parser(3_600);
+    let mut parser = InputFormat::named("haproxy").unwrap().parser(3_600);
     let line = br#"::1:4711 [22/Nov/2026:02:02:03.000] in in/<NOSRV> -1/-1/-1/-1/+5 -1 +212 - - CR-- 1/1/0/0/3 0/0 "<BADREQ#22>""#;
     let entry = parser.parse(line).unwrap().unwrap();
     assert_eq!((entry.time_us, entry.client), (TIME, "::1".parse().ok()));
@@ -221,9 +234,9 @@ fn haproxy_when_it_went_wrong() {
 #[test]
 fn caddy_as_it_writes() {
     let line = br#"{"level":"info","ts":1795309323.25,"logger":"http.log.access.log0","msg":"handled request","request":{"remote_ip":"10.0.0.9","remote_port":"5000","client_ip":"192.0.2.1","proto":"HTTP/2.0","method":"GET","host":"Example.com:8443","uri":"/a?b=\u0026c","headers":{"User-Agent":["curl/8 \"x\""],"Accept":["*/*","x"],"Referer":["https://r.test/"]},"tls":{"resumed":false,"version":772,"cipher_suite":4865,"proto":"h2","server_name":"example.com"}},"bytes_read":7,"user_id":"","duration":0.000929675,"size":10900,"status":200,"resp_headers":{"Server":["Caddy"],"Content-Type":["text/html"]}}"#;
-    let mut parser = LogFormat::named("caddy").unwrap().parser(0);
+    let mut parser = InputFormat::named("caddy").unwrap().parser(0);
     let entry = parser.parse(line).unwrap().unwrap();
-    let expected = Entry {
+    let expected = LogEntry {
         time_us: TIME + 250_000,
         host: Some(b"example.com"),
         client: "192.0.2.1".parse().ok(),
@@ -236,8 +249,8 @@ fn caddy_as_it_writes() {
         response: ResponsePart { status: 200, bytes: 10_900, received: Some(7), duration_us: Some(929) },
         referer: Some(b"https://r.test/"),
         agent: Some(b"curl/8 \"x\""),
-        user: None,
         proxy: ProxyPart { tls: Some(b"TLSv1.3"), ..Default::default() },
+        ..LogEntry::default()
     };
     assert_eq!(entry, expected);
     let other = br#"{"level":"error","ts":1795309323.2,"logger":"http.log.error","msg":"x","request":{"uri":"/"},"status":502}"#;
@@ -246,7 +259,7 @@ fn caddy_as_it_writes() {
 
 #[test]
 fn json_of_our_own_and_of_others() {
-    let mut parser = LogFormat::named("json").unwrap().parser(0);
+    let mut parser = InputFormat::named("json").unwrap().parser(0);
     let line = br#"{"time":"2026-11-22T01:02:03.000000Z","event":"request","id":"01","client":"::ffff:192.0.2.1","client_port":5,"tls_version":"TLSv1.3","route":"r","server":"s","method":"GET","host":"a.test","path":"/x","query":"y","status":200,"bytes_from_client":1,"bytes_to_client":2,"total_us":33,"cause":"done","fault":"nobody"}"#;
     let entry = parser.parse(line).unwrap().unwrap();
     assert_eq!((entry.time_us, entry.client), (TIME, "192.0.2.1".parse().ok()));
@@ -266,7 +279,7 @@ fn json_of_our_own_and_of_others() {
 
 #[test]
 fn json_that_is_none() {
-    let mut parser = LogFormat::named("json").unwrap().parser(0);
+    let mut parser = InputFormat::named("json").unwrap().parser(0);
     let deep = [b"{\"a\":".repeat(40), b"1".to_vec(), b"}".repeat(40)].concat();
     for (line, at) in [
         (&b""[..], 0),
@@ -290,11 +303,26 @@ fn json_that_is_none() {
 #[test]
 fn regular_expressions_with_named_groups() {
     let pattern = r#"^(?P<client>\S+) \S+ \S+ \[(?P<time>[^\]]+)\] "(?P<request>[^"]*)" (?P<status>\d+) (?P<bytes>\S+)(?: "(?P<referer>[^"]*)" "(?P<agent>[^"]*)")?$"#;
-    let format: LogFormat = pattern.parse().unwrap();
+    let format: InputFormat = pattern.parse().unwrap();
     let line = br#"192.0.2.1 - - [22/Nov/2026:01:02:03 +0000] "GET /a/b?q=1 HTTP/1.1" 200 512 "https://ref.test/" "curl/8""#;
     let mut parser = parser(&format);
     assert_eq!(parser.parse(line), Ok(Some(expected())));
     let short = &line[..line.len() - br#" "https://ref.test/" "curl/8""#.len()];
-    assert_eq!(parser.parse(short), Ok(Some(Entry { referer: None, agent: None, ..expected() })));
+    assert_eq!(parser.parse(short), Ok(Some(LogEntry { referer: None, agent: None, ..expected() })));
     assert_eq!(parser.parse(b"\xff\xfe").unwrap_err().at, 0);
+}
+
+#[test]
+fn the_text_of_traefik_is_named() {
+    let line = br#"192.0.2.1 - - [22/Nov/2026:01:02:03 +0000] "GET /t HTTP/1.1" 200 5 "-" "curl/8" 1 "web@docker" "http://10.0.0.2:80" 12ms"#;
+    for format in ["combined", "common", "vhost", "main", "vhost_combined", "traefik", "json", "haproxy"] {
+        let refused = InputFormat::named(format).unwrap().parser(0).parse(line).unwrap_err().to_string();
+        assert!(
+            refused.contains("format: json") && refused.contains("--format traefik"),
+            "{format}: {refused}"
+        );
+    }
+    let other = br#"192.0.2.1 - - [22/Nov/2026:01:02:03 +0000] "GET /t HTTP/1.1" 200 5 "-" "curl/8" 12ms"#;
+    let refused = InputFormat::named("combined").unwrap().parser(0).parse(other).unwrap_err().to_string();
+    assert!(!refused.contains("Traefik"), "{refused}");
 }

@@ -1,7 +1,7 @@
 //! Lines of every named format, read by the right name and by every other one: the client and the host are right, or
 //! the line is refused.
 
-use super::super::{LogFormat, NAMES, Parser, recognise};
+use super::super::{InputFormat, NAMES, Parser, recognise};
 
 /// A line, its client and its host.
 type Row = (&'static str, Option<&'static str>, Option<&'static str>);
@@ -197,7 +197,7 @@ fn log(rows: &[Row]) -> Vec<Vec<u8>> {
 
 /// A parser that has seen how a log begins.
 fn parser(name: &str, lines: &[Vec<u8>]) -> Parser {
-    let mut parser = LogFormat::named(name).unwrap().parser(0);
+    let mut parser = InputFormat::named(name).unwrap().parser(0);
     parser.begin(&lines.join(&b'\n'));
     parser
 }
@@ -276,7 +276,7 @@ fn a_refusal_names_the_format_that_fits() {
 #[test]
 fn a_log_that_is_gone_on_with_may_begin_with_addresses() {
     let line = log(&[(r#"192.0.2.7 - - [T] "GET / HTTP/1.1" 200 1 "-" "-" "203.0.113.80""#, None, None)]);
-    let mut vhost = LogFormat::named("vhost").unwrap().parser(0);
+    let mut vhost = InputFormat::named("vhost").unwrap().parser(0);
     assert!(vhost.parse(&line[0]).is_err());
     vhost.go_on();
     assert_eq!(vhost.parse(&line[0]).unwrap().unwrap().host, Some(&b"203.0.113.80"[..]));

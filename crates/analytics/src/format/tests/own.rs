@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use offramp_observe::facts::{
-    Cause, ConnectionBrief, ConnectionFacts, HttpVersion, IdSource, RequestFacts, RequestLine, Scheme,
-    Traffic,
+    ByteCounts, Cause, ClientScheme, ConnectionBrief, ConnectionFacts, HttpVersion, IdSource, RequestFacts,
+    RequestSummary,
 };
-use offramp_observe::{Event, EventFormat, EventStyle, Field, HashKey, Selection};
+use offramp_observe::{Event, EventFormat, EventStyle, Field, FieldHashKey, FieldSelection};
 
-use super::super::{LogFormat, Parser};
+use super::super::{InputFormat, Parser};
 use super::parser;
 
 const BEGUN: Duration = Duration::from_micros(1_795_309_323_250_000);
@@ -22,9 +22,9 @@ fn connection() -> ConnectionFacts {
 }
 
 fn request() -> RequestFacts {
-    let line = RequestLine {
+    let line = RequestSummary {
         method: "GET".into(),
-        scheme: Scheme::Https,
+        scheme: ClientScheme::Https,
         host: "a.test".into(),
         target: "/a%20b?q=\"1\"".into(),
         version: HttpVersion::Http2,
@@ -35,7 +35,7 @@ fn request() -> RequestFacts {
     let brief = ConnectionBrief::from(&connection());
     let mut facts = RequestFacts::new("the-id".into(), Arc::new(brief), UNIX_EPOCH + BEGUN, line);
     facts.status = 200;
-    facts.traffic = Traffic { from_client: 7, to_client: 512 };
+    facts.traffic = ByteCounts { from_client: 7, to_client: 512 };
     facts.times.total = TOTAL;
     facts.close = Cause::Completed.into();
     facts
@@ -49,7 +49,7 @@ fn written(style: &EventStyle, event: &Event) -> Vec<u8> {
 }
 
 fn named(name: &str) -> Parser {
-    parser(&LogFormat::named(name).unwrap())
+    parser(&InputFormat::named(name).unwrap())
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn an_event_in_json() {
 
 #[test]
 fn a_hashed_client_is_none() {
-    let selection = Selection::default().hash([Field::Client], HashKey::from([7; 16]));
+    let selection = FieldSelection::default().hash([Field::Client], FieldHashKey::from([7; 16]));
     let style = EventStyle { format: EventFormat::Json, selection };
     let line = written(&style, &Event::Request(Box::new(request())));
     assert_eq!(named("json").parse(&line).unwrap().unwrap().client, None);

@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 use proptest::{collection, option};
 
-use super::super::{LogFormat, NAMES};
+use super::super::{InputFormat, NAMES};
 use super::parser;
-use crate::entry::{Entry, RequestPart, ResponsePart};
+use crate::entry::{LogEntry, RequestPart, ResponsePart};
 
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownFiles {
     seconds: i64,
     offset_minutes: i32,
     client: IpAddr,
@@ -32,7 +32,7 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
         .prop_filter("absent", |text| text != b"-")
 }
 
-fn known() -> impl Strategy<Value = Known> {
+fn known() -> impl Strategy<Value = KnownFiles> {
     let time = (0i64..4_102_444_800, -14 * 60..=14 * 60i32);
     let client = prop_oneof![
         any::<[u8; 4]>().prop_map(IpAddr::from),
@@ -49,7 +49,7 @@ fn known() -> impl Strategy<Value = Known> {
         option::of("[a-z][a-z ]{0,8}[a-z]"),
         prop_oneof![Just("GET"), Just("POST"), Just("M-SEARCH")],
     );
-    (time, who, target, answer, headers).prop_map(|(time, who, target, answer, headers)| Known {
+    (time, who, target, answer, headers).prop_map(|(time, who, target, answer, headers)| KnownFiles {
         seconds: time.0,
         offset_minutes: time.1,
         client: who.0,
@@ -108,7 +108,7 @@ fn local_time(seconds: i64, offset_minutes: i32) -> String {
     )
 }
 
-fn vhost_line(known: &Known) -> String {
+fn vhost_line(known: &KnownFiles) -> String {
     let query = known.query.as_ref().map_or_else(String::new, |query| format!("?{}", escaped(query)));
     format!(
         "{} - {} [{}] \"{} {}{query} HTTP/1.1\" {} {} \"{}\" \"{}\" \"{}\"",
@@ -125,8 +125,8 @@ fn vhost_line(known: &Known) -> String {
     )
 }
 
-fn entry(known: &Known) -> Entry<'_> {
-    Entry {
+fn entry(known: &KnownFiles) -> LogEntry<'_> {
+    LogEntry {
         time_us: known.seconds * 1_000_000,
         host: Some(known.host.as_bytes()),
         client: Some(known.client),
@@ -145,25 +145,25 @@ fn entry(known: &Known) -> Entry<'_> {
         referer: known.referer.as_deref(),
         agent: known.agent.as_deref(),
         user: known.user.as_deref().map(str::as_bytes),
-        ..Entry::default()
+        ..LogEntry::default()
     }
 }
 
-fn every_format() -> Vec<LogFormat> {
-    let mut formats: Vec<_> = NAMES.iter().map(|name| LogFormat::named(name).unwrap()).collect();
+fn every_format() -> Vec<InputFormat> {
+    let mut formats: Vec<_> = NAMES.iter().map(|name| InputFormat::named(name).unwrap()).collect();
     for nginx in
         ["$msec $upstream_response_time $http_x_forwarded_for $scheme$request_uri", "[$time_local]$request"]
     {
-        formats.push(LogFormat::nginx(nginx).unwrap());
+        formats.push(InputFormat::nginx(nginx).unwrap());
     }
-    formats.push(LogFormat::regex(r"(?s)(?P<time>[^ ]*) (?P<request>.*?)(?P<client>\S*)$").unwrap());
+    formats.push(InputFormat::regex(r"(?s)(?P<time>[^ ]*) (?P<request>.*?)(?P<client>\S*)$").unwrap());
     formats
 }
 
 proptest! {
     #[test]
     fn a_vhost_line_says_what_was_written(all in collection::vec(known(), 1..4)) {
-        let mut parser = parser(&LogFormat::named("vhost").unwrap());
+        let mut parser = parser(&InputFormat::named("vhost").unwrap());
         for known in &all {
             if known.seconds + i64::from(known.offset_minutes) * 60 < 0 {
                 continue;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use offramp_analytics::question::{Bots, Order, Source};
-use offramp_analytics::{Filter, Options, Questions, Settings, Top, Value, Writer};
+use offramp_analytics::question::{Bots, DataSource, SortOrder};
+use offramp_analytics::{Options, QuerySettings, Questions, RequestFilter, SqlValue, Top, Writer};
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use proptest::test_runner::TestCaseError;
 
@@ -17,8 +17,8 @@ const LISTS: [Top; 7] =
 
 const DAY: i64 = 86_400_000_000;
 
-fn filters(pick: u8) -> Filter {
-    let mut filter = Filter { limit: Some(100_000), ..Filter::default() };
+fn filters(pick: u8) -> RequestFilter {
+    let mut filter = RequestFilter { limit: Some(100_000), ..RequestFilter::default() };
     if pick & 1 == 1 {
         filter.hosts = vec!["host1.test".into(), "host2.test".into(), "unheard.test".into()];
     }
@@ -51,9 +51,9 @@ pub(crate) fn check(
     if rolled {
         writer.finish(count::time(BEGINNING + 5 * DAY)).unwrap();
     }
-    let mut questions = Questions::open(url, &Settings::default()).unwrap();
+    let mut questions = Questions::open(url, &QuerySettings::default()).unwrap();
     let mut filter = filters(pick);
-    for source in [Source::Either, Source::Requests, Source::Rollups] {
+    for source in [DataSource::Either, DataSource::Requests, DataSource::Rollups] {
         filter.source = source;
         for top in LISTS {
             let answer = questions.top(top, &filter).unwrap();
@@ -98,7 +98,9 @@ fn kept_and_rest_are_all(questions: &mut Questions, requests: &[Request]) -> Res
             let and = if table.contains("WHERE") { "AND" } else { "WHERE" };
             let sums = "coalesce(CAST(sum(requests) AS BIGINT), 0), coalesce(CAST(sum(bytes) AS BIGINT), 0)";
             let answer = questions.sql(&format!("SELECT {sums} FROM {table} {and} level = {level}")).unwrap();
-            let [Value::Int(found), Value::Int(bytes)] = answer.rows[0][..] else { panic!("{answer:?}") };
+            let [SqlValue::Int(found), SqlValue::Int(bytes)] = answer.rows[0][..] else {
+                panic!("{answer:?}")
+            };
             prop_assert_eq!((found, bytes), total, "{} at level {}", table, level);
         }
     }
@@ -149,18 +151,23 @@ fn the_heaviest_are_exact_in_roll_ups() {
             writer.commit().unwrap();
         }
         writer.finish(count::time(BEGINNING + 5 * DAY)).unwrap();
-        let mut questions = Questions::open(&url, &Settings::default()).unwrap();
+        let mut questions = Questions::open(&url, &QuerySettings::default()).unwrap();
         kept_and_rest_are_all(&mut questions, &requests).unwrap();
         for top in [Top::Pages, Top::Referrers, Top::Clients, Top::Agents, Top::Networks] {
-            let filter = Filter { limit: Some(6), source: Source::Rollups, ..Filter::default() };
+            let filter =
+                RequestFilter { limit: Some(6), source: DataSource::Rollups, ..RequestFilter::default() };
             let found = count::of(&questions.top(top, &filter).unwrap());
             let mut expected: Vec<_> = count::top(&requests, top, &filter).into_iter().collect();
             expected.sort_by_key(|(name, sums)| (std::cmp::Reverse(*sums), name.clone()));
             expected.truncate(6);
             assert_eq!(found, expected.into_iter().collect(), "{url} {top:?}");
         }
-        let filter =
-            Filter { limit: Some(1), order: Order::Bytes, source: Source::Rollups, ..Filter::default() };
+        let filter = RequestFilter {
+            limit: Some(1),
+            order: SortOrder::Bytes,
+            source: DataSource::Rollups,
+            ..RequestFilter::default()
+        };
         let found = count::of(&questions.top(Top::Pages, &filter).unwrap());
         assert_eq!(found.into_iter().collect::<Vec<_>>(), [("/large a.test".to_owned(), (30, 30_000_000))]);
     }

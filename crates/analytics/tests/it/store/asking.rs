@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use offramp_analytics::entry::{ProxyPart, RequestPart, ResponsePart};
-use offramp_analytics::{Entry, Error, Filter, Options, Questions, Settings, Top, Value, Writer};
+use offramp_analytics::{
+    Error, LogEntry, Options, QuerySettings, Questions, RequestFilter, SqlValue, Top, Writer,
+};
 
 use super::requests::BEGINNING;
 use offramp_testkit::postgres as server;
@@ -13,8 +15,8 @@ fn stores(directory: &tempfile::TempDir) -> [String; 2] {
     [format!("sqlite:{}", directory.path().join("a.db").display()), server::shared().database()]
 }
 
-fn entry(time_us: i64, path: &'static str, agent: &'static str) -> Entry<'static> {
-    Entry {
+fn entry(time_us: i64, path: &'static str, agent: &'static str) -> LogEntry<'static> {
+    LogEntry {
         time_us,
         host: Some(b"a.test"),
         client: Some("192.0.2.1".parse().unwrap()),
@@ -29,7 +31,7 @@ fn entry(time_us: i64, path: &'static str, agent: &'static str) -> Entry<'static
             id: Some(b"x-1"),
             cause: None,
         },
-        ..Entry::default()
+        ..LogEntry::default()
     }
 }
 
@@ -42,15 +44,15 @@ fn fill(url: &str, full_text: bool) {
     writer.commit().unwrap();
 }
 
-fn paths(url: &str, text: &str, filter: &Filter) -> Vec<String> {
-    let mut questions = Questions::open(url, &Settings::default()).unwrap();
+fn paths(url: &str, text: &str, filter: &RequestFilter) -> Vec<String> {
+    let mut questions = Questions::open(url, &QuerySettings::default()).unwrap();
     let answer = questions.search(text, filter).unwrap();
     let at = answer.columns.iter().position(|column| column == "path").unwrap();
     answer
         .rows
         .iter()
         .map(|row| match &row[at] {
-            Value::Text(path) => path.clone(),
+            SqlValue::Text(path) => path.clone(),
             other => panic!("{other:?}"),
         })
         .collect()
@@ -60,7 +62,7 @@ fn paths(url: &str, text: &str, filter: &Filter) -> Vec<String> {
 fn words_and_letters_are_found_the_newest_first() {
     let directory = tempfile::tempdir().unwrap();
     for url in stores(&directory) {
-        let all = Filter::default();
+        let all = RequestFilter::default();
         fill(&url, false);
         assert_eq!(paths(&url, "blog/", &all), ["/blog/other", "/blog/Hello-World.html"], "{url}");
         assert_eq!(paths(&url, "0%_F", &all), ["/feed.xml"], "what LIKE would take for a wildcard is none");
@@ -70,10 +72,13 @@ fn words_and_letters_are_found_the_newest_first() {
         assert_eq!(paths(&url, "hello world", &all).len(), 2, "{url}");
         assert_eq!(paths(&url, "wor hel", &all).len(), 2, "words may be cut, and in any order");
         assert_eq!(paths(&url, "ello", &all), [""; 0]);
-        assert_eq!(paths(&url, "blog", &Filter { limit: Some(1), ..Filter::default() }), ["/blog/other"]);
+        assert_eq!(
+            paths(&url, "blog", &RequestFilter { limit: Some(1), ..RequestFilter::default() }),
+            ["/blog/other"]
+        );
         assert_eq!(paths(&url, "x'); DROP TABLE fact; --\"*", &all), [""; 0]);
         let hosts = vec!["b.test".to_owned()];
-        assert_eq!(paths(&url, "blog", &Filter { hosts, ..Filter::default() }), [""; 0]);
+        assert_eq!(paths(&url, "blog", &RequestFilter { hosts, ..RequestFilter::default() }), [""; 0]);
         // And taken away again.
         fill(&url, false);
         assert_eq!(paths(&url, "ello", &all).len(), 3);
@@ -85,12 +90,12 @@ fn people_may_ask_in_sql_but_not_write() {
     let directory = tempfile::tempdir().unwrap();
     for url in stores(&directory) {
         fill(&url, false);
-        let mut questions = Questions::open(&url, &Settings::default()).unwrap();
+        let mut questions = Questions::open(&url, &QuerySettings::default()).unwrap();
         let answer = questions
             .sql("SELECT host, count(*) AS requests, sum(bytes) AS bytes FROM requests GROUP BY host")
             .unwrap();
         assert_eq!(answer.columns, ["host", "requests", "bytes"]);
-        assert_eq!(answer.rows, [[Value::Text("a.test".into()), Value::Int(3), Value::Int(15)]]);
+        assert_eq!(answer.rows, [[SqlValue::Text("a.test".into()), SqlValue::Int(3), SqlValue::Int(15)]]);
         let answer = questions.sql("SELECT * FROM requests ORDER BY id LIMIT 1").unwrap();
         assert_eq!(answer.rows.len(), 1);
         for sql in [
@@ -113,7 +118,7 @@ fn people_may_ask_in_sql_but_not_write() {
             assert!(matches!(refused, Err(Error::Question(_))), "{url} {sql}: {refused:?}");
         }
         let answer = questions.sql("SELECT count(*) FROM fact").unwrap();
-        assert_eq!(answer.rows, [[Value::Int(3)]], "after all that");
+        assert_eq!(answer.rows, [[SqlValue::Int(3)]], "after all that");
     }
 }
 
@@ -122,12 +127,12 @@ fn endless_questions_end() {
     let directory = tempfile::tempdir().unwrap();
     for url in stores(&directory) {
         fill(&url, false);
-        let settings = Settings { time_limit: Duration::from_secs(4), ..Settings::default() };
+        let settings = QuerySettings { time_limit: Duration::from_secs(4), ..QuerySettings::default() };
         let mut questions = Questions::open(&url, &settings).unwrap();
         let endless =
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
         assert!(matches!(questions.sql(endless), Err(Error::TimedOut)), "{url}");
-        assert_eq!(questions.top(Top::Hosts, &Filter::default()).unwrap().rows.len(), 1, "{url}");
+        assert_eq!(questions.top(Top::Hosts, &RequestFilter::default()).unwrap().rows.len(), 1, "{url}");
     }
 }
 
@@ -135,12 +140,15 @@ fn endless_questions_end() {
 fn what_cannot_be_asked_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", directory.path().join("a.db").display());
-    assert!(matches!(Questions::open(&url, &Settings::default()), Err(Error::Away(_))), "there is no file");
+    assert!(
+        matches!(Questions::open(&url, &QuerySettings::default()), Err(Error::Away(_))),
+        "there is no file"
+    );
     fill(&url, false);
-    let mut questions = Questions::open(&url, &Settings::default()).unwrap();
-    assert!(matches!(questions.top(Top::Cities, &Filter::default()), Err(Error::Question(_))));
+    let mut questions = Questions::open(&url, &QuerySettings::default()).unwrap();
+    assert!(matches!(questions.top(Top::Cities, &RequestFilter::default()), Err(Error::Question(_))));
     assert!(matches!(
-        questions.traffic(Duration::from_millis(10), false, &Filter::default()),
+        questions.traffic(Duration::from_millis(10), false, &RequestFilter::default()),
         Err(Error::Question(_))
     ));
     let bad = directory.path().join("geo.mmdb");
@@ -153,8 +161,8 @@ fn a_store_in_memory_can_be_asked_through_its_writer() {
     let mut writer = Writer::open("sqlite::memory:", &Options::default()).unwrap();
     writer.add(&entry(BEGINNING, "/", "curl/8.5.0")).unwrap();
     let mut questions = writer.into_questions().unwrap();
-    let answer = questions.top(Top::Pages, &Filter::default()).unwrap();
+    let answer = questions.top(Top::Pages, &RequestFilter::default()).unwrap();
     assert_eq!(answer.columns, ["page", "host", "requests", "bytes"]);
-    let text = |text: &str| Value::Text(text.into());
-    assert_eq!(answer.rows, [[text("/"), text("a.test"), Value::Int(1), Value::Int(5)]]);
+    let text = |text: &str| SqlValue::Text(text.into());
+    assert_eq!(answer.rows, [[text("/"), text("a.test"), SqlValue::Int(1), SqlValue::Int(5)]]);
 }

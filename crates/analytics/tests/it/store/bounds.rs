@@ -1,7 +1,7 @@
 //! Lists from roll-ups: few different values are exact, and of many the true count lies within what is told.
 
-use offramp_analytics::question::{Bots, Order, Source};
-use offramp_analytics::{Filter, Options, Questions, Settings, Top, Writer};
+use offramp_analytics::question::{Bots, DataSource, SortOrder};
+use offramp_analytics::{Options, QuerySettings, Questions, RequestFilter, Top, Writer};
 use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, proptest};
 use proptest::test_runner::TestCaseError;
 
@@ -77,8 +77,9 @@ impl Variety {
     }
 }
 
-fn filters(pick: u8) -> Filter {
-    let mut filter = Filter { limit: Some(100_000), source: Source::Rollups, ..Filter::default() };
+fn filters(pick: u8) -> RequestFilter {
+    let mut filter =
+        RequestFilter { limit: Some(100_000), source: DataSource::Rollups, ..RequestFilter::default() };
     if pick & 1 == 1 {
         filter.hosts = vec!["host0.test".into(), "host3.test".into()];
     }
@@ -86,7 +87,7 @@ fn filters(pick: u8) -> Filter {
         filter.exclude = vec!["192.0.1.0/24".parse().unwrap()];
     }
     if pick & 4 == 4 {
-        filter.order = Order::Bytes;
+        filter.order = SortOrder::Bytes;
     }
     filter.bots = [Bots::Included, Bots::Only, Bots::Excluded][usize::from(pick >> 3) % 3];
     filter
@@ -103,7 +104,7 @@ fn check(url: &str, variety: Variety, pick: u8, late: u8) -> Result<(), TestCase
         writer.commit().unwrap();
         writer.finish(count::time(BEGINNING + 50 * HOUR)).unwrap();
     }
-    let mut questions = Questions::open(url, &Settings::default()).unwrap();
+    let mut questions = Questions::open(url, &QuerySettings::default()).unwrap();
     let filter = filters(pick);
     for top in LISTS {
         let answer = questions.top(top, &filter).unwrap();
@@ -181,8 +182,8 @@ fn four_values_are_exact() {
         requests.iter().for_each(|request| writer.add(&request.entry()).unwrap());
         writer.commit().unwrap();
         writer.finish(count::time(BEGINNING + 30 * 24 * HOUR)).unwrap();
-        let mut questions = Questions::open(&url, &Settings::default()).unwrap();
-        let filter = Filter { source: Source::Rollups, ..Filter::default() };
+        let mut questions = Questions::open(&url, &QuerySettings::default()).unwrap();
+        let filter = RequestFilter { source: DataSource::Rollups, ..RequestFilter::default() };
         for top in LISTS {
             let answer = questions.top(top, &filter).unwrap();
             assert_eq!(count::of(&answer), count::top(&requests, top, &filter), "{url} {top:?}");

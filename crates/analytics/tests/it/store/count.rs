@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use offramp_analytics::question::Bots;
-use offramp_analytics::{Answer, Filter, Top, Value};
+use offramp_analytics::{QueryResult, RequestFilter, SqlValue, Top};
 
 use super::requests::{AGENTS, Request};
 
@@ -16,7 +16,7 @@ pub(crate) fn time(us: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_micros(u64::try_from(us).unwrap())
 }
 
-fn counts(request: &Request, filter: &Filter) -> bool {
+fn counts(request: &Request, filter: &RequestFilter) -> bool {
     let at = time(request.time_us);
     let bot = request
         .agent
@@ -56,7 +56,7 @@ fn text(bytes: &[u8]) -> String {
     text
 }
 
-pub(crate) fn top(requests: &[Request], top: Top, filter: &Filter) -> Counts {
+pub(crate) fn top(requests: &[Request], top: Top, filter: &RequestFilter) -> Counts {
     let mut found = Counts::new();
     for request in requests.iter().filter(|request| counts(request, filter)) {
         let host = request.host.as_deref().map_or("null".to_owned(), text);
@@ -79,7 +79,7 @@ pub(crate) fn top(requests: &[Request], top: Top, filter: &Filter) -> Counts {
     found
 }
 
-pub(crate) fn traffic(requests: &[Request], interval: Duration, filter: &Filter) -> Counts {
+pub(crate) fn traffic(requests: &[Request], interval: Duration, filter: &RequestFilter) -> Counts {
     let width = i64::try_from(interval.as_micros()).unwrap();
     let mut found = Counts::new();
     for request in requests.iter().filter(|request| counts(request, filter)) {
@@ -91,7 +91,7 @@ pub(crate) fn traffic(requests: &[Request], interval: Duration, filter: &Filter)
 }
 
 /// An answer's rows in the oracle's form: what is named before requests and bytes is joined.
-pub(crate) fn of(answer: &Answer) -> Counts {
+pub(crate) fn of(answer: &QueryResult) -> Counts {
     bounds(answer).into_iter().map(|(name, bounds)| (name, bounds.least)).collect()
 }
 
@@ -103,14 +103,14 @@ pub(crate) struct Bounds {
 }
 
 /// An answer's rows, with lower and upper bounds.
-pub(crate) fn bounds(answer: &Answer) -> BTreeMap<String, Bounds> {
+pub(crate) fn bounds(answer: &QueryResult) -> BTreeMap<String, Bounds> {
     let place = |column: &str| answer.columns.iter().position(|name| name == column);
     let first = place("requests").unwrap();
     let mut found = BTreeMap::new();
     for row in &answer.rows {
         let name: Vec<String> = row[..first].iter().map(shown).collect();
         let int = |column: &str| match place(column).map(|at| &row[at]) {
-            Some(Value::Int(number)) => Some(*number),
+            Some(SqlValue::Int(number)) => Some(*number),
             None => None,
             other => panic!("{column}: {other:?}"),
         };
@@ -121,11 +121,11 @@ pub(crate) fn bounds(answer: &Answer) -> BTreeMap<String, Bounds> {
     found
 }
 
-fn shown(value: &Value) -> String {
+fn shown(value: &SqlValue) -> String {
     match value {
-        Value::Null => "null".to_owned(),
-        Value::Int(value) => value.to_string(),
-        Value::Real(value) => value.to_string(),
-        Value::Text(text) => text.clone(),
+        SqlValue::Null => "null".to_owned(),
+        SqlValue::Int(value) => value.to_string(),
+        SqlValue::Real(value) => value.to_string(),
+        SqlValue::Text(text) => text.clone(),
     }
 }

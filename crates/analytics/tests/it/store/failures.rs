@@ -6,9 +6,9 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use offramp_analytics::background::Figures;
+use offramp_analytics::background::StoreStats;
 use offramp_analytics::{
-    Background, BackgroundSettings, Error, Notice, Options, Questions, Settings, Value, Writer,
+    Background, BackgroundSettings, Error, Options, QuerySettings, Questions, SqlValue, StoreNotice, Writer,
 };
 use offramp_observe::Tap;
 use offramp_testkit::process::{Process, Ready, Signal};
@@ -28,7 +28,7 @@ fn settings(
     url: &str,
     directory: &Path,
     spool_limit: u64,
-    notify: Box<dyn FnMut(&Notice) + Send>,
+    notify: Box<dyn FnMut(&StoreNotice) + Send>,
 ) -> BackgroundSettings {
     let options = Options { busy_timeout: Duration::from_millis(50), ..Options::default() };
     BackgroundSettings { url: url.to_owned(), options, spool: directory.join("spool"), spool_limit, notify }
@@ -36,7 +36,7 @@ fn settings(
 
 fn start(url: &str, directory: &Path, spool_limit: u64) -> (Background, Receiver<String>) {
     let (sender, notices) = channel();
-    let notify = Box::new(move |notice: &Notice| drop(sender.send(notice.to_string())));
+    let notify = Box::new(move |notice: &StoreNotice| drop(sender.send(notice.to_string())));
     (Background::start(settings(url, directory, spool_limit, notify)).unwrap(), notices)
 }
 
@@ -59,7 +59,7 @@ fn give(background: &Background, numbers: std::ops::Range<u64>) {
 }
 
 /// Waits for figures, which come by themselves.
-fn wait(background: &Background, is: impl Fn(&Figures) -> bool) {
+fn wait(background: &Background, is: impl Fn(&StoreStats) -> bool) {
     let begun = Instant::now();
     while !is(&background.figures()) {
         assert!(begun.elapsed() < PATIENCE, "{:?}", background.figures());
@@ -87,11 +87,11 @@ fn notice(notices: &Receiver<String>, part: &str) {
 
 /// How many requests there are, how many different ones, and whether they came in order.
 pub(super) fn kept(url: &str) -> (i64, i64, i64) {
-    let mut questions = Questions::open(url, &Settings::default()).unwrap();
+    let mut questions = Questions::open(url, &QuerySettings::default()).unwrap();
     let sql = "SELECT count(*), count(DISTINCT bytes), coalesce(CAST(sum(bytes) AS BIGINT), 0) FROM fact";
     let answer = questions.sql(sql).unwrap();
     let int =
-        |at: usize| if let Value::Int(value) = answer.rows[0][at] { value } else { panic!("{answer:?}") };
+        |at: usize| if let SqlValue::Int(value) = answer.rows[0][at] { value } else { panic!("{answer:?}") };
     (int(0), int(1), int(2))
 }
 
@@ -160,9 +160,9 @@ fn hosts_that_nobody_named_are_one() {
     tap.flush();
     wait(&background, |figures| figures.stored == 600);
     background.stop();
-    let mut questions = Questions::open(&url, &Settings::default()).unwrap();
+    let mut questions = Questions::open(&url, &QuerySettings::default()).unwrap();
     let hosts = questions.sql("SELECT host, count(*) FROM requests GROUP BY host ORDER BY host").unwrap();
-    let of = |host: &str| vec![Value::Text(host.to_owned()), Value::Int(300)];
+    let of = |host: &str| vec![SqlValue::Text(host.to_owned()), SqlValue::Int(300)];
     assert_eq!(hosts.rows, [of("(other)"), of("real.test")]);
 }
 
@@ -177,7 +177,7 @@ fn a_full_spool_drops_and_counts() {
     notice(&notices, "wait in the spool");
     give(&background, 0..2000);
     notice(&notices, "dropped");
-    let dropped = |figures: &Figures| figures.dropped;
+    let dropped = |figures: &StoreStats| figures.dropped;
     wait(&background, |figures| dropped(figures) > 0 && figures.waiting > 0);
     other.execute_batch("COMMIT").unwrap();
     wait(&background, |figures| figures.stored + figures.dropped == 2000);

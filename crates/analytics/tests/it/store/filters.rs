@@ -7,9 +7,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use offramp_analytics::entry::{ProxyPart, RequestPart, ResponsePart};
-use offramp_analytics::question::{Bots, Per, Source};
+use offramp_analytics::question::{Bots, DataSource, SlowBy};
 use offramp_analytics::{
-    Answer, Entry, Filter, Options, Questions, Settings, Tail, TimeStep, Top, Value, Writer,
+    LogEntry, Options, QueryResult, QuerySettings, Questions, RequestFeed, RequestFilter, SqlValue, TimeStep,
+    Top, Writer,
 };
 
 use super::count::time;
@@ -41,8 +42,8 @@ struct Asked {
 }
 
 impl Asked {
-    fn entry(&self) -> Entry<'_> {
-        Entry {
+    fn entry(&self) -> LogEntry<'_> {
+        LogEntry {
             time_us: self.time_us,
             host: Some(self.host.as_bytes()),
             client: Some(self.client),
@@ -64,7 +65,7 @@ impl Asked {
                 cause: (self.status == 502).then_some(b"connect_refused"),
                 ..ProxyPart::default()
             },
-            ..Entry::default()
+            ..LogEntry::default()
         }
     }
 }
@@ -106,38 +107,41 @@ fn requests() -> Vec<Asked> {
 type Counts = fn(&Asked) -> bool;
 
 /// Filters, what counts by them, and whether roll-ups of traffic can tell.
-fn filters() -> Vec<(Filter, Counts)> {
+fn filters() -> Vec<(RequestFilter, Counts)> {
     let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-    let all = Filter::default;
+    let all = RequestFilter::default;
     vec![
         (all(), |_| true),
-        (Filter { statuses: vec!["404".parse().unwrap()], ..all() }, |r| r.status == 404),
-        (Filter { statuses: vec!["5xx".parse().unwrap(), "400-403".parse().unwrap()], ..all() }, |r| {
-            r.status == 502 || r.status == 403
-        }),
-        (Filter { methods: texts(&["post", "HEAD"]), ..all() }, |r| r.method != "GET"),
-        (Filter { paths: texts(&["/api*"]), ..all() }, |r| r.path.starts_with("/api")),
-        (Filter { paths: texts(&["/api/[x]?", "*.html"]), ..all() }, |r| {
+        (RequestFilter { statuses: vec!["404".parse().unwrap()], ..all() }, |r| r.status == 404),
+        (
+            RequestFilter { statuses: vec!["5xx".parse().unwrap(), "400-403".parse().unwrap()], ..all() },
+            |r| r.status == 502 || r.status == 403,
+        ),
+        (RequestFilter { methods: texts(&["post", "HEAD"]), ..all() }, |r| r.method != "GET"),
+        (RequestFilter { paths: texts(&["/api*"]), ..all() }, |r| r.path.starts_with("/api")),
+        (RequestFilter { paths: texts(&["/api/[x]?", "*.html"]), ..all() }, |r| {
             r.path == "/api/[x]?" || r.path == "/index.html"
         }),
-        (Filter { paths: texts(&["/api/[x]?*"]), ..all() }, |r| r.path == "/api/[x]?"),
-        (Filter { hosts: texts(&["*a.test"]), ..all() }, |r| r.host != "b.test"),
-        (Filter { hosts: texts(&["a.test"]), ..all() }, |r| r.host == "a.test"),
-        (Filter { clients: vec!["192.0.1.0/24".parse().unwrap()], ..all() }, |r| in_second_network(r.client)),
-        (Filter { exclude: vec!["192.0.1.0/24".parse().unwrap()], ..all() }, |r| {
+        (RequestFilter { paths: texts(&["/api/[x]?*"]), ..all() }, |r| r.path == "/api/[x]?"),
+        (RequestFilter { hosts: texts(&["*a.test"]), ..all() }, |r| r.host != "b.test"),
+        (RequestFilter { hosts: texts(&["a.test"]), ..all() }, |r| r.host == "a.test"),
+        (RequestFilter { clients: vec!["192.0.1.0/24".parse().unwrap()], ..all() }, |r| {
+            in_second_network(r.client)
+        }),
+        (RequestFilter { exclude: vec!["192.0.1.0/24".parse().unwrap()], ..all() }, |r| {
             !in_second_network(r.client)
         }),
-        (Filter { referrers: texts(&["search.test"]), ..all() }, |r| {
+        (RequestFilter { referrers: texts(&["search.test"]), ..all() }, |r| {
             r.referer.is_some_and(|referer| !referer.contains("research"))
         }),
-        (Filter { referrers: texts(&["https://*search.test/"]), ..all() }, |r| {
+        (RequestFilter { referrers: texts(&["https://*search.test/"]), ..all() }, |r| {
             r.referer.is_some_and(|referer| referer.ends_with('/'))
         }),
-        (Filter { bots: Bots::Only, ..all() }, |r| matches!(r.agent, 1 | 2)),
-        (Filter { bots: Bots::Excluded, statuses: vec!["404".parse().unwrap()], ..all() }, |r| {
+        (RequestFilter { bots: Bots::Only, ..all() }, |r| matches!(r.agent, 1 | 2)),
+        (RequestFilter { bots: Bots::Excluded, statuses: vec!["404".parse().unwrap()], ..all() }, |r| {
             !matches!(r.agent, 1 | 2) && r.status == 404
         }),
-        (Filter { hosts: texts(&["none.test"]), ..all() }, |_| false),
+        (RequestFilter { hosts: texts(&["none.test"]), ..all() }, |_| false),
     ]
 }
 
@@ -155,18 +159,18 @@ fn local_day(time_us: i64) -> String {
 }
 
 /// The rows of an answer: the text of the first columns, and the numbers after them.
-fn rows(answer: &Answer, texts: usize) -> BTreeMap<String, Vec<f64>> {
-    let number = |value: &Value| match value {
-        Value::Int(number) => *number as f64,
-        Value::Real(number) => *number,
-        Value::Null | Value::Text(_) => f64::NAN,
+fn rows(answer: &QueryResult, texts: usize) -> BTreeMap<String, Vec<f64>> {
+    let number = |value: &SqlValue| match value {
+        SqlValue::Int(number) => *number as f64,
+        SqlValue::Real(number) => *number,
+        SqlValue::Null | SqlValue::Text(_) => f64::NAN,
     };
-    let text = |value: &Value| match value {
-        Value::Text(text) => text.clone(),
-        Value::Int(number) => number.to_string(),
+    let text = |value: &SqlValue| match value {
+        SqlValue::Text(text) => text.clone(),
+        SqlValue::Int(number) => number.to_string(),
         _ => "-".to_owned(),
     };
-    let row = |row: &Vec<Value>| {
+    let row = |row: &Vec<SqlValue>| {
         let named: Vec<String> = row[..texts].iter().map(text).collect();
         (named.join(" "), row[texts..].iter().map(number).collect())
     };
@@ -196,8 +200,8 @@ fn write(url: &str, requests: &[Asked], options: &Options) -> Writer {
 }
 
 /// Asks everything, and compares.
-fn assert_answers(questions: &mut Questions, filter: &Filter, counted: &[&Asked]) {
-    let filter = &Filter { zone: berlin().into(), limit: Some(1000), ..filter.clone() };
+fn assert_answers(questions: &mut Questions, filter: &RequestFilter, counted: &[&Asked]) {
+    let filter = &RequestFilter { zone: berlin().into(), limit: Some(1000), ..filter.clone() };
     let top = |questions: &mut Questions, top| questions.top(top, filter).unwrap();
     let pages = rows(&top(questions, Top::Pages), 2);
     assert_eq!(pages, sums(counted, |r| format!("{} {}", r.path, r.host)), "{filter:?}");
@@ -219,11 +223,11 @@ fn assert_answers(questions: &mut Questions, filter: &Filter, counted: &[&Asked]
         format!("{} {cause} {} {}", r.status, r.path, r.host)
     };
     assert_eq!(errors, sums(&failed, name), "{filter:?}");
-    let found = questions.search("a", &Filter { limit: Some(7), ..filter.clone() }).unwrap();
+    let found = questions.search("a", &RequestFilter { limit: Some(7), ..filter.clone() }).unwrap();
     assert_eq!(found.rows.len(), counted.len().min(7), "every path and agent has an a");
 }
 
-fn assert_visitors_and_durations(questions: &mut Questions, filter: &Filter, counted: &[&Asked]) {
+fn assert_visitors_and_durations(questions: &mut Questions, filter: &RequestFilter, counted: &[&Asked]) {
     let mut visitors: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
     let mut durations: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for request in counted {
@@ -237,7 +241,7 @@ fn assert_visitors_and_durations(questions: &mut Questions, filter: &Filter, cou
     let expected: BTreeMap<_, _> =
         visitors.into_iter().map(|(day, clients)| (day, clients.len() as f64)).collect();
     assert_eq!(found, expected, "{filter:?}");
-    let found = rows(&questions.slow(Per::Server, filter).unwrap(), 1);
+    let found = rows(&questions.slow(SlowBy::Server, filter).unwrap(), 1);
     assert_eq!(found.len(), durations.len());
     for (server, mut durations) in durations {
         durations.sort_unstable();
@@ -261,14 +265,18 @@ fn every_filter_counts_on_every_question() {
             if rolled {
                 writer.finish(time(requests[0].time_us + 20 * DAY)).unwrap();
             }
-            let mut questions = Questions::open(&url, &Settings::default()).unwrap();
+            let mut questions = Questions::open(&url, &QuerySettings::default()).unwrap();
             for (filter, counts) in filters() {
                 let counted: Vec<&Asked> = requests.iter().filter(|request| counts(request)).collect();
                 assert_answers(&mut questions, &filter, &counted);
                 // Sums keep what is heavy by name, and everything all in all.
                 let exact = filter.exclude.is_empty();
                 if rolled {
-                    let filter = Filter { source: Source::Rollups, zone: berlin().into(), ..filter.clone() };
+                    let filter = RequestFilter {
+                        source: DataSource::Rollups,
+                        zone: berlin().into(),
+                        ..filter.clone()
+                    };
                     let traffic = questions.traffic(TimeStep::Day, false, &filter).unwrap();
                     let total: f64 = rows(&traffic, 1).values().map(|numbers| numbers[0]).sum();
                     assert!(!exact || total == counted.len() as f64, "{url} {filter:?} {total}");
@@ -286,8 +294,8 @@ fn days_of_a_time_zone_are_right_when_requests_are_gone() {
         let options = Options { retention: Some(Duration::from_secs(3600)), ..Options::default() };
         let mut writer = write(&url, &requests, &options);
         writer.finish(time(requests[0].time_us + 20 * DAY)).unwrap();
-        let mut questions = Questions::open(&url, &Settings::default()).unwrap();
-        let filter = Filter { zone: berlin().into(), ..Filter::default() };
+        let mut questions = Questions::open(&url, &QuerySettings::default()).unwrap();
+        let filter = RequestFilter { zone: berlin().into(), ..RequestFilter::default() };
         let all: Vec<&Asked> = requests.iter().collect();
         let traffic = questions.traffic(TimeStep::Day, false, &filter).unwrap();
         let days: BTreeMap<_, _> =
@@ -298,7 +306,7 @@ fn days_of_a_time_zone_are_right_when_requests_are_gone() {
         let begin: Vec<String> = rows(&weeks, 1).into_keys().collect();
         assert_eq!(begin, ["2026-03-23T00:00:00+01:00", "2026-03-30T00:00:00+02:00"]);
         // Sums know nothing of methods, and requests are gone.
-        let by_method = Filter { methods: vec!["GET".into()], ..filter.clone() };
+        let by_method = RequestFilter { methods: vec!["GET".into()], ..filter.clone() };
         let answer = questions.traffic(TimeStep::Day, false, &by_method).unwrap();
         assert!(answer.rows.is_empty());
         assert!(answer.notes[0].contains("none is kept any more"), "{:?}", answer.notes);
@@ -314,17 +322,17 @@ fn what_roll_ups_cannot_tell_comes_from_requests_and_says_of_when() {
         let options = Options { retention: Some(Duration::from_secs(2 * 86_400)), ..Options::default() };
         let mut writer = write(&url, &requests, &options);
         writer.finish(time(requests[0].time_us + 6 * DAY)).unwrap();
-        let mut questions = Questions::open(&url, &Settings::default()).unwrap();
-        let filter = Filter { methods: vec!["POST".into()], ..Filter::default() };
+        let mut questions = Questions::open(&url, &QuerySettings::default()).unwrap();
+        let filter = RequestFilter { methods: vec!["POST".into()], ..RequestFilter::default() };
         let answer = questions.top(Top::Pages, &filter).unwrap();
         let kept = requests[0].time_us / DAY * DAY + 4 * DAY;
         let posts = |r: &&Asked| r.method == "POST" && r.time_us >= kept;
         let found: f64 = rows(&answer, 2).values().map(|numbers| numbers[0]).sum();
         assert_eq!(found, requests.iter().filter(posts).count() as f64, "{url}");
         assert!(answer.notes[0].contains("which are kept from 2026-03-31 00:"), "{:?}", answer.notes);
-        let recent = Filter { since: Some(time(kept)), ..filter };
+        let recent = RequestFilter { since: Some(time(kept)), ..filter };
         assert_eq!(questions.top(Top::Pages, &recent).unwrap().notes, [""; 0]);
-        assert_eq!(questions.top(Top::Pages, &Filter::default()).unwrap().notes, [""; 0]);
+        assert_eq!(questions.top(Top::Pages, &RequestFilter::default()).unwrap().notes, [""; 0]);
     }
 }
 
@@ -334,24 +342,27 @@ fn limits_keep_the_newest_and_steps_suit_the_range() {
     let requests = requests();
     for url in stores(&directory) {
         drop(write(&url, &requests, &Options::default()));
-        let mut questions = Questions::open(&url, &Settings::default()).unwrap();
-        let filter = Filter { limit: Some(2), ..Filter::default() };
-        let days = |answer: Answer| rows(&answer, 1).into_keys().collect::<Vec<_>>();
+        let mut questions = Questions::open(&url, &QuerySettings::default()).unwrap();
+        let filter = RequestFilter { limit: Some(2), ..RequestFilter::default() };
+        let days = |answer: QueryResult| rows(&answer, 1).into_keys().collect::<Vec<_>>();
         let newest = ["2026-03-31T00:00:00Z", "2026-04-01T00:00:00Z"];
         assert_eq!(days(questions.traffic(TimeStep::Day, false, &filter).unwrap()), newest);
         assert_eq!(days(questions.visitors(TimeStep::Day, &filter).unwrap()), newest);
         assert_eq!(questions.step_for(&filter).unwrap(), TimeStep::Every(Duration::from_secs(6 * 3600)));
-        let hour = Filter { since: Some(time(requests[0].time_us + 6 * DAY - HOUR)), ..filter };
+        let hour = RequestFilter { since: Some(time(requests[0].time_us + 6 * DAY - HOUR)), ..filter };
         assert_eq!(questions.step_for(&hour).unwrap(), TimeStep::Every(Duration::from_secs(300)));
-        let future = Filter { since: Some(time(BEGINNING + 400 * DAY)), ..Filter::default() };
+        let future = RequestFilter { since: Some(time(BEGINNING + 400 * DAY)), ..RequestFilter::default() };
         let notes = questions.top(Top::Pages, &future).unwrap().notes;
         assert_eq!(notes.len(), 1);
         assert!(notes[0].starts_with("no request matches; the store knows of 2026-03-27 "), "{notes:?}");
     }
     let empty = format!("sqlite:{}", directory.path().join("empty.db").display());
     drop(Writer::open(&empty, &Options::default()).unwrap());
-    let notes =
-        Questions::open(&empty, &Settings::default()).unwrap().errors(&Filter::default()).unwrap().notes;
+    let notes = Questions::open(&empty, &QuerySettings::default())
+        .unwrap()
+        .errors(&RequestFilter::default())
+        .unwrap()
+        .notes;
     assert_eq!(notes, ["the store has no requests yet"]);
 }
 
@@ -367,8 +378,9 @@ fn a_period_is_compared_with_the_one_before() {
     let (before, now) = (part(from, middle), part(middle, to));
     for url in stores(&directory) {
         drop(write(&url, &requests, &Options::default()));
-        let mut questions = Questions::open(&url, &Settings::default()).unwrap();
-        let filter = Filter { since: Some(time(middle)), until: Some(time(to)), ..Filter::default() };
+        let mut questions = Questions::open(&url, &QuerySettings::default()).unwrap();
+        let filter =
+            RequestFilter { since: Some(time(middle)), until: Some(time(to)), ..RequestFilter::default() };
         let answer = questions.compare(None, &filter).unwrap();
         assert_eq!(answer.columns, ["what", "now", "before", "change_percent"]);
         let found = rows(&answer, 1);
@@ -387,7 +399,7 @@ fn a_period_is_compared_with_the_one_before() {
         let hosts = rows(&questions.compare(Some(Top::Hosts), &filter).unwrap(), 1);
         let of = |requests: &[&Asked]| requests.iter().filter(|r| r.host == "b.test").count() as f64;
         assert_eq!(hosts["b.test"][..2], [of(&now), of(&before)]);
-        assert!(questions.compare(None, &Filter::default()).is_err());
+        assert!(questions.compare(None, &RequestFilter::default()).is_err());
         assert!(questions.compare(Some(Top::Cities), &filter).is_err());
     }
 }
@@ -407,13 +419,17 @@ fn requests_are_shown_as_they_come_and_each_once() {
         for number in 0..20 {
             add(&format!("/old/{number}"), if number % 2 == 0 { 500 } else { 200 }, now - HOUR + number);
         }
-        let filter = Filter { statuses: vec!["5xx".parse().unwrap()], limit: Some(3), ..Filter::default() };
-        let mut tail = Tail::new(Questions::open(&url, &Settings::default()).unwrap(), filter);
+        let filter = RequestFilter {
+            statuses: vec!["5xx".parse().unwrap()],
+            limit: Some(3),
+            ..RequestFilter::default()
+        };
+        let mut tail = RequestFeed::new(Questions::open(&url, &QuerySettings::default()).unwrap(), filter);
         let mut more = |now_us: i64| -> Vec<String> {
             let answer = tail.more(time(now_us)).unwrap();
             let at = answer.columns.iter().position(|column| column == "path").unwrap();
-            let path = |row: &Vec<Value>| match &row[at] {
-                Value::Text(path) => path.clone(),
+            let path = |row: &Vec<SqlValue>| match &row[at] {
+                SqlValue::Text(path) => path.clone(),
                 other => panic!("{other:?}"),
             };
             answer.rows.iter().map(path).collect()

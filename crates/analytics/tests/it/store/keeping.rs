@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use offramp_analytics::question::Source;
-use offramp_analytics::{Filter, Options, Questions, Settings, Top, Value, Writer};
+use offramp_analytics::question::DataSource;
+use offramp_analytics::{Options, QuerySettings, Questions, RequestFilter, SqlValue, Top, Writer};
 
 use super::count;
 use super::requests::{BEGINNING, Request};
@@ -24,17 +24,17 @@ fn request(time_us: i64, path: &str) -> Request {
 }
 
 fn rows(url: &str, sql: &str) -> i64 {
-    let answer = Questions::open(url, &Settings::default()).unwrap().sql(sql).unwrap();
+    let answer = Questions::open(url, &QuerySettings::default()).unwrap().sql(sql).unwrap();
     match answer.rows[0][0] {
-        Value::Int(rows) => rows,
+        SqlValue::Int(rows) => rows,
         ref other => panic!("{other:?}"),
     }
 }
 
-fn total(url: &str, source: Source) -> i64 {
-    let filter = Filter { source, ..Filter::default() };
-    let answer = Questions::open(url, &Settings::default()).unwrap().top(Top::Hosts, &filter).unwrap();
-    answer.rows.iter().map(|row| if let Value::Int(requests) = row[1] { requests } else { 0 }).sum()
+fn total(url: &str, source: DataSource) -> i64 {
+    let filter = RequestFilter { source, ..RequestFilter::default() };
+    let answer = Questions::open(url, &QuerySettings::default()).unwrap().top(Top::Hosts, &filter).unwrap();
+    answer.rows.iter().map(|row| if let SqlValue::Int(requests) = row[1] { requests } else { 0 }).sum()
 }
 
 #[test]
@@ -55,22 +55,22 @@ fn requests_are_removed_and_roll_ups_stay() {
         }
         writer.finish(count::time(BEGINNING + 72 * HOUR)).unwrap();
         assert_eq!(rows(&url, "SELECT count(*) FROM fact"), 24 * 5, "{url}");
-        assert_eq!(total(&url, Source::Either), 72 * 5, "{url}");
+        assert_eq!(total(&url, DataSource::Either), 72 * 5, "{url}");
         assert!(rows(&url, "SELECT count(*) FROM path") >= 24, "texts that roll-ups name stay");
         assert_eq!(rows(&url, "SELECT count(*) FROM days WHERE state = 1"), 3);
         // Late requests are added to what is known of their hour, and do not stay either.
         for _ in 0..2 {
             writer.add(&request(BEGINNING + HOUR, "/late").entry()).unwrap();
             writer.commit().unwrap();
-            assert_eq!(total(&url, Source::Either), total(&url, Source::Rollups));
+            assert_eq!(total(&url, DataSource::Either), total(&url, DataSource::Rollups));
         }
-        assert_eq!(total(&url, Source::Either), 72 * 5 + 2);
+        assert_eq!(total(&url, DataSource::Either), 72 * 5 + 2);
         writer.finish(count::time(BEGINNING + 72 * HOUR)).unwrap();
-        assert_eq!(total(&url, Source::Either), 72 * 5 + 2);
+        assert_eq!(total(&url, DataSource::Either), 72 * 5 + 2);
         assert_eq!(rows(&url, "SELECT count(*) FROM fact"), 24 * 5);
         // Everything ends.
         writer.finish(count::time(BEGINNING + 100 * 24 * HOUR)).unwrap();
-        assert_eq!(total(&url, Source::Either), 0);
+        assert_eq!(total(&url, DataSource::Either), 0);
         for table in ["fact", "traffic", "heavy", "hours", "days", "path", "client", "shape"] {
             assert_eq!(rows(&url, &format!("SELECT count(*) FROM {table}")), 0, "{url} {table}");
         }
@@ -95,7 +95,7 @@ fn positions_last_with_what_they_stand_for() {
         drop(writer);
         let mut writer = Writer::open(&url, &Options::default()).unwrap();
         assert_eq!(writer.position("log").unwrap().unwrap(), b"\x00\xff 1");
-        assert_eq!(total(&url, Source::Either), 1);
+        assert_eq!(total(&url, DataSource::Either), 1);
         writer.commit_with("log", b"").unwrap();
         assert_eq!(writer.position("log").unwrap().unwrap(), b"");
     }
@@ -118,12 +118,12 @@ fn two_writers_share_a_store() {
                 writer.commit().unwrap();
             }
         }
-        assert_eq!(total(&url, Source::Requests), 1600);
+        assert_eq!(total(&url, DataSource::Requests), 1600);
         assert_eq!(rows(&url, "SELECT count(*) FROM path"), 30);
         assert_eq!(rows(&url, "SELECT count(*) FROM requests WHERE path IS NULL OR host IS NULL"), 0);
         for mut writer in writers {
             writer.finish(count::time(BEGINNING + 48 * HOUR)).unwrap();
         }
-        assert_eq!(total(&url, Source::Rollups), 1600);
+        assert_eq!(total(&url, DataSource::Rollups), 1600);
     }
 }

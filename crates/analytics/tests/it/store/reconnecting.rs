@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
-use offramp_analytics::ingest::{Digest, FileRecord, FileState, Mark, Sink, Stop};
+use offramp_analytics::ingest::{Digest, EntrySink, FileRecord, FileState, Mark, StopSignal};
 use offramp_analytics::{Error, Options, StoreSink, Writer};
 use offramp_testkit::postgres::{self as server, Server};
 use rusqlite::Connection;
@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The advisory lock of writers, as other programs see it.
 const LOCK: i64 = 0x006f_6666_7261_6d70;
 
-fn open(url: &str) -> (StoreSink, Receiver<String>, Stop) {
+fn open(url: &str) -> (StoreSink, Receiver<String>, StopSignal) {
     let (tell, told) = channel();
-    let stop = Stop::new().unwrap();
+    let stop = StopSignal::new().unwrap();
     let options = Options { busy_timeout: Duration::from_millis(50), ..Options::default() };
     let sink = StoreSink::open(url, &options, stop.clone()).unwrap();
     let tell = move |error: &Error| drop(tell.send(error.to_string()));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use offramp_analytics::Entry;
+use offramp_analytics::LogEntry;
 use offramp_analytics::entry::{ProxyPart, RequestPart, ResponsePart};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
@@ -42,8 +42,8 @@ impl fmt::Debug for Request {
 }
 
 impl Request {
-    pub(crate) fn entry(&self) -> Entry<'_> {
-        Entry {
+    pub(crate) fn entry(&self) -> LogEntry<'_> {
+        LogEntry {
             time_us: self.time_us,
             host: self.host.as_deref(),
             client: self.client,
@@ -63,6 +63,7 @@ impl Request {
             agent: self.agent.as_deref(),
             user: None,
             proxy: ProxyPart::default(),
+            ..LogEntry::default()
         }
     }
 }

@@ -7,11 +7,11 @@ use super::*;
 use crate::acme::request::new_key;
 use crate::local_ca::LocalCa;
 
-/// A chain without its key, and the key, as an authority and the one who asks have them.
+/// A chain without its key, and the key, as between an authority and its client.
 fn issued(dir: &Path, name: &str) -> (String, String) {
     let now = SystemTime::now();
     let certificate = LocalCa::open_or_create(dir, now).unwrap().issue(&[name], now).unwrap();
-    let Source::LocalCa { path } = certificate.source else { unreachable!() };
+    let CertificateOrigin::LocalCa { path } = certificate.source else { unreachable!() };
     let text = std::fs::read_to_string(path).unwrap();
     let (chain, key) = text.split_at(text.find("-----BEGIN PRIVATE KEY-----").unwrap());
     (chain.to_owned(), key.to_owned())
@@ -31,7 +31,7 @@ fn what_fits_is_kept_and_private() {
     let (chain, key) = issued(dir.path(), "a.example.org");
     storage.keep_certificate(&subject, &chain, &key, "https://a/dir", now).unwrap();
     let kept = storage.certificate(&subject, now).unwrap();
-    let Source::Acme { path } = &kept.source else { panic!("{:?}", kept.source) };
+    let CertificateOrigin::Acme { path } = &kept.source else { panic!("{:?}", kept.source) };
     assert_eq!((mode(path), mode(path.parent().unwrap()), mode(storage.path())), (0o600, 0o700, 0o700));
     assert_eq!(storage.issuer(&subject).as_deref(), Some("https://a/dir"));
     assert!(storage.obtained(&subject).unwrap() >= now - Duration::from_secs(10));

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use super::*;
 
-/// A socket whose one client gets this answer.
+/// A socket at which the first client gets a constant answer.
 struct Other {
     path: PathBuf,
     thread: JoinHandle<()>,
@@ -31,9 +31,9 @@ impl Other {
         Self { path, thread, _folder: folder }
     }
 
-    /// What a request to it fails with.
-    fn refuses(self, request: &Request) -> String {
-        let failure = Client::at_socket(&self.path).ask_json(request).unwrap_err().to_string();
+    /// Error of a request to it.
+    fn refuses(self, request: &AdminRequest) -> String {
+        let failure = AdminClient::at_socket(&self.path).ask_json(request).unwrap_err().to_string();
         self.thread.join().unwrap();
         assert!(failure.contains(&self.path.display().to_string()), "{failure}");
         failure
@@ -42,15 +42,15 @@ impl Other {
 
 #[test]
 fn a_connection_that_is_closed_without_an_answer_says_why_that_may_be() {
-    let read = Other::new("").refuses(&Request::new("GET", "/status"));
+    let read = Other::new("").refuses(&AdminRequest::new("GET", "/status"));
     assert!(read.contains("as many connections are open as may be") && !read.contains("history"), "{read}");
-    let change = Other::new("").refuses(&Request::new("POST", "/reload"));
+    let change = Other::new("").refuses(&AdminRequest::new("POST", "/reload"));
     assert!(change.contains("Try again\nWhat was asked for may still be done"), "{change}");
 }
 
 #[test]
-fn an_answer_of_something_else_says_of_whom_it_is() {
-    let said =
-        Other::new("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").refuses(&Request::new("GET", "/status"));
+fn an_answer_of_another_program_is_recognized() {
+    let said = Other::new("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi")
+        .refuses(&AdminRequest::new("GET", "/status"));
     assert!(said.contains("what listens there is no admin interface"), "{said}");
 }

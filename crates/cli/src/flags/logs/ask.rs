@@ -1,17 +1,17 @@
-//! The options of queries to the log store.
+//! Arguments of queries to the log store.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
-use offramp_analytics::question::{Bots, Order, Per, StatusRange, Top};
-use offramp_analytics::{Network, TimeStep};
+use offramp_analytics::question::{Bots, SlowBy, SortOrder, StatusFilter, Top};
+use offramp_analytics::{AddressRange, TimeStep};
 
 use crate::flags::logs::StoreOptions;
-use crate::logs::when::{self, When};
+use offramp_analytics::when::{self, When};
 
-/// Filters.
+/// Options that select requests, common to all queries.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct FilterOptions {
@@ -20,7 +20,7 @@ pub(crate) struct FilterOptions {
     pub(crate) host: Vec<String>,
     /// Only this status: 404, 5xx or 400-499; may be repeated, or a list with commas
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
-    pub(crate) status: Vec<StatusRange>,
+    pub(crate) status: Vec<StatusFilter>,
     /// Only this method; may be repeated, or a list with commas
     #[arg(long, value_name = "METHOD", value_delimiter = ',')]
     pub(crate) method: Vec<String>,
@@ -29,7 +29,7 @@ pub(crate) struct FilterOptions {
     pub(crate) path: Vec<String>,
     /// Only from this address or network, such as 10.0.0.0/8; may be repeated, or a list with commas
     #[arg(long, value_name = "NET", value_delimiter = ',')]
-    pub(crate) client: Vec<Network>,
+    pub(crate) client: Vec<AddressRange>,
     /// Only from pages of this host and its subdomains, or from this URL, in which * matches any text; may be
     /// repeated
     #[arg(long, value_name = "REFERRER")]
@@ -42,10 +42,10 @@ pub(crate) struct FilterOptions {
     pub(crate) bots: Option<BotsChoice>,
     /// Leave out this address, for example your own; may be repeated, or a list with commas
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-    pub(crate) exclude_client: Vec<Network>,
+    pub(crate) exclude_client: Vec<AddressRange>,
     /// Leave out this network, such as 10.0.0.0/8; may be repeated, or a list with commas
     #[arg(long, value_name = "NET", value_delimiter = ',')]
-    pub(crate) exclude_networks: Vec<Network>,
+    pub(crate) exclude_networks: Vec<AddressRange>,
     /// Only from this time on: 24h or 7d ago, today, yesterday, 2026-11-22, or 2026-11-22T10:00
     #[arg(long, value_name = "TIME", value_parser = when::parse)]
     pub(crate) since: Option<When>,
@@ -62,7 +62,7 @@ pub(crate) struct FilterOptions {
 }
 
 impl FilterOptions {
-    /// Whether bots count.
+    /// Filter for bots, from `--bot` or the older `--bots`.
     pub(crate) fn bots(&self) -> Bots {
         match (self.bot, self.bots) {
             (Some(YesNo::Yes), _) | (None, Some(BotsChoice::Only)) => Bots::Only,
@@ -72,27 +72,27 @@ impl FilterOptions {
     }
 }
 
-/// Only bots, or only others.
+/// Value of `--bot`: only bots, or only others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum YesNo {
-    /// Only bots
+    /// Requests of bots only
     Yes,
-    /// Only others
+    /// Requests of others only
     No,
 }
 
-/// Which requests of bots count.
+/// Value of `--bots`: include, exclude or only bots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BotsChoice {
-    /// They count
+    /// Bots count like others
     Include,
-    /// They do not count
+    /// Bots do not count
     Exclude,
-    /// Only they count
+    /// Only bots are counted
     Only,
 }
 
-/// The output of a query, and its time limit.
+/// Options for the output of a query, and its time limit.
 #[derive(Debug, Args)]
 pub(crate) struct AnswerOptions {
     /// Write an array of flat JSON objects instead of a table
@@ -106,18 +106,18 @@ pub(crate) struct AnswerOptions {
     pub(crate) time_limit: Duration,
 }
 
-/// What `logs top` lists.
+/// List of `logs top`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// The heaviest of something.
+pub(crate) enum TopSubject {
+    /// Items with the most requests or bytes.
     Heaviest(Top),
-    /// Slow pages or servers.
+    /// Pages or servers with slow requests.
     Slow,
-    /// Errors.
+    /// Pages with the most failed requests.
     Errors,
 }
 
-impl What {
+impl TopSubject {
     const SLOW: &'static str = "slow";
     const ERRORS: &'static str = "errors";
 
@@ -131,72 +131,69 @@ impl What {
     }
 }
 
-/// Options of `logs top`.
+/// Arguments of `logs top`.
 #[derive(Debug, Args)]
-pub(crate) struct List {
-    /// What to list
-    #[arg(value_name = "WHAT", value_parser = What::parser())]
-    pub(crate) what: What,
+pub(crate) struct LogsTop {
+    /// The items of the list
+    #[arg(value_name = "WHAT", value_parser = TopSubject::parser())]
+    pub(crate) what: TopSubject,
     /// The figure that orders the list
     #[arg(long, value_enum, default_value = "requests")]
-    pub(crate) by: By,
+    pub(crate) by: SortFigure,
     /// Group slow requests by page or server [default: page]
     #[arg(long, value_enum)]
     pub(crate) per: Option<SlowPer>,
-    /// Count each request instead of using sums by the hour, whose lists leave out rare items
+    /// Count each request instead of using sums by the hour, which leave out rare items
     #[arg(long)]
     pub(crate) exact: bool,
     /// A GeoIP file in MaxMind's format, for countries and cities [default: the configuration's]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) geoip: Option<PathBuf>,
-    /// The output.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
 
-/// What lists are sorted by.
+/// Figure that orders a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum By {
+pub(crate) enum SortFigure {
     /// The number of requests
     Requests,
     /// The bytes that were sent
     Bytes,
 }
 
-impl From<By> for Order {
-    fn from(by: By) -> Self {
+impl From<SortFigure> for SortOrder {
+    fn from(by: SortFigure) -> Self {
         match by {
-            By::Requests => Order::Requests,
-            By::Bytes => Order::Bytes,
+            SortFigure::Requests => SortOrder::Requests,
+            SortFigure::Bytes => SortOrder::Bytes,
         }
     }
 }
 
-/// How slow requests are grouped.
+/// Grouping of slow requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SlowPer {
-    /// Pages, by host
+    /// A row per page, by host
     Page,
-    /// Servers that answered
+    /// A row per server that answered
     Server,
 }
 
-impl From<SlowPer> for Per {
+impl From<SlowPer> for SlowBy {
     fn from(per: SlowPer) -> Self {
         match per {
-            SlowPer::Page => Per::Page,
-            SlowPer::Server => Per::Server,
+            SlowPer::Page => SlowBy::Page,
+            SlowPer::Server => SlowBy::Server,
         }
     }
 }
 
-/// Options of `logs traffic`.
+/// Arguments of `logs traffic`.
 #[derive(Debug, Args)]
 pub(crate) struct Traffic {
     /// The length of an interval: 5m, 1h, or a calendar day, week (from Monday) or month [default: by the range]
@@ -205,35 +202,29 @@ pub(crate) struct Traffic {
     /// One row per host
     #[arg(long)]
     pub(crate) by_host: bool,
-    /// The output.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
 
-/// Options of `logs visitors`.
+/// Arguments of `logs visitors`.
 #[derive(Debug, Args)]
 pub(crate) struct Visitors {
     /// The length of an interval: 1h, or a calendar day, week (from Monday) or month
     #[arg(long, value_name = "TIME", default_value = "day", value_parser = when::step)]
     pub(crate) interval: TimeStep,
-    /// The output.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
 
-/// Options of `logs compare`.
+/// Arguments of `logs compare`.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// What to compare; without it, the totals
@@ -241,72 +232,62 @@ pub(crate) struct Compare {
     pub(crate) what: Option<Top>,
     /// The figure that orders the list
     #[arg(long, value_enum, default_value = "requests")]
-    pub(crate) by: By,
-    /// Count each request instead of using sums by the hour, whose lists leave out rare items
+    pub(crate) by: SortFigure,
+    /// Count each request instead of using sums by the hour, which leave out rare items
     #[arg(long)]
     pub(crate) exact: bool,
-    /// The output.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
 
-/// Lists that can be compared.
+/// Lists that `logs compare` accepts.
 const COMPARED: [Top; 7] =
     [Top::Pages, Top::Referrers, Top::Hosts, Top::Clients, Top::Status, Top::Agents, Top::Networks];
 
-/// Options of `logs tail`.
+/// Arguments of `logs tail`.
 #[derive(Debug, Args)]
 pub(crate) struct Tail {
     /// Write one JSON object per request
     #[arg(long)]
     pub(crate) json: bool,
-    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
 
-/// Options of `logs search`.
+/// Arguments of `logs search`.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// The text to find
-    pub(crate) text: String,
-    /// The output.
+    /// The text to find; without it, the newest requests
+    pub(crate) text: Option<String>,
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-    /// Filters.
     #[command(flatten)]
     pub(crate) filter: FilterOptions,
 }
 
-/// Options of `logs query`.
+/// Arguments of `logs query`.
 #[derive(Debug, Args)]
 pub(crate) struct Query {
-    /// The SQL statement
+    /// One SQL statement that only reads
     pub(crate) sql: String,
     /// The maximum number of rows
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100_000)]
     pub(crate) limit: usize,
-    /// The output.
     #[command(flatten)]
     pub(crate) answer: AnswerOptions,
-    /// The store.
     #[command(flatten)]
     pub(crate) store: StoreOptions,
 }
 
 fn named(name: &str) -> Top {
-    // The parser lets only the names of lists pass.
+    // The parser admits only names of lists.
     Top::ALL.into_iter().find(|top| top.name() == name).unwrap_or(Top::Pages)
 }

@@ -12,8 +12,8 @@ use std::time::Instant;
 use offramp_testkit::process::{Process, Ready, free_port, require};
 
 use crate::http_documents::is_like;
-use crate::instance::{Home, Instance, LIFE, PATIENCE, ask};
-use crate::offramp::offramp;
+use crate::support::instance::{Home, Instance, LIFE, PATIENCE, ask};
+use crate::support::offramp::offramp;
 
 /// How a README starts Offramp.
 const RUN: &str = "offramp run -c offramp.toml &";

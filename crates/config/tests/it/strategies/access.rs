@@ -2,7 +2,7 @@
 
 use offramp_config::At;
 use offramp_config::model::{
-    BasicAuth, Credentials, ForwardAuth, HeaderName, Jwks, JwtAuth, KeyServer, Satisfy,
+    BasicAuthConfig, Credentials, ForwardAuthConfig, HeaderName, Jwks, JwtAuth, KeyServer, Satisfy,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -13,7 +13,7 @@ use super::{distinct, duration, file, relay};
 pub(super) fn credentials() -> impl Strategy<Value = Credentials> {
     let name = || "x-[a-c]{1,2}".prop_map(|text| text.parse::<HeaderName>().unwrap());
     let basic = (file(), "[!#-Z]{1,5}", name(), any::<bool>()).prop_map(
-        |(file, realm, header, keep_authorization)| BasicAuth {
+        |(file, realm, header, keep_authorization)| BasicAuthConfig {
             file,
             realm: realm.parse().unwrap(),
             header,
@@ -24,7 +24,7 @@ pub(super) fn credentials() -> impl Strategy<Value = Credentials> {
     let forward = (relay(Vec::new()), path, vec(name(), 0..3), duration(1, 3_600_000)).prop_map(
         |(relay, path, mut headers, timeout)| {
             distinct(&mut headers);
-            ForwardAuth { to: relay.to, path, headers, timeout, at: At::NOWHERE }
+            ForwardAuthConfig { to: relay.to, path, headers, timeout, at: At::NOWHERE }
         },
     );
     let text = || "[a-z:/\"é]{1,6}";

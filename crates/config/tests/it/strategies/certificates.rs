@@ -2,8 +2,9 @@
 
 use offramp_config::At;
 use offramp_config::model::{
-    AcmeCertificate, Authority, Certificate, CertificateName, CertificateSource, Challenge, DefaultRole,
-    DnsProvider, DnsUpdate, ExternalAccount, FilePath, HostPattern, KeyType, OnDemand, TsigAlgorithm,
+    AcmeAuthority, AcmeCertificate, AcmeKeyType, CertificateConfig, CertificateName, CertificateSource,
+    Challenge, DefaultRole, DnsProvider, DnsUpdate, ExternalAccount, FilePath, HostPattern, OnDemand,
+    TsigAlgorithm,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -12,12 +13,12 @@ use proptest::sample::select;
 
 use super::{duration, file, host};
 
-pub(super) fn certificates() -> impl Strategy<Value = Vec<Certificate>> {
+pub(super) fn certificates() -> impl Strategy<Value = Vec<CertificateConfig>> {
     let files = (file(), option::of(file()), option::of(file()))
         .prop_map(|(cert, key, ocsp)| CertificateSource::Files { cert, key, ocsp });
     let local = host().prop_map(|host| CertificateSource::Local { names: vec![CertificateName::Host(host)] });
     let folder = file().prop_map(|path| CertificateSource::Directory { path });
-    let how = (select(KeyType::ALL), any::<bool>(), option::of((any::<bool>(), duration(0, 60_000))));
+    let how = (select(AcmeKeyType::ALL), any::<bool>(), option::of((any::<bool>(), duration(0, 60_000))));
     let acme = (host(), how).prop_map(|(host, (key_type, reuse_key, demanded))| {
         let wildcard = matches!(host, HostPattern::Wildcard(_));
         let authority = if wildcard && demanded.is_none() { "by.dns" } else { "letsencrypt" };
@@ -49,7 +50,7 @@ pub(super) fn certificates() -> impl Strategy<Value = Vec<Certificate>> {
             if default == DefaultRole::Always && defaults > 1 {
                 default = DefaultRole::Unsaid;
             }
-            Certificate { source, default, at: At::NOWHERE }
+            CertificateConfig { source, default, at: At::NOWHERE }
         };
         certificates.into_iter().map(certificate).collect()
     })
@@ -67,14 +68,14 @@ fn dns_update(key_file: FilePath) -> DnsUpdate {
 }
 
 /// An authority for wildcards, and any other.
-pub(super) fn authorities() -> impl Strategy<Value = Vec<Authority>> {
+pub(super) fn authorities() -> impl Strategy<Value = Vec<AcmeAuthority>> {
     let words = option::of("[a-z\"\\\\]{1,4}");
     let rest = (option::of(file()), words.clone(), option::of(("[a-z]{1,3}", file())), option::of(words));
     (file(), duration(0, 3_600_000), rest).prop_map(|(hook, dns_wait, (ca, profile, eab, email))| {
         let new = |name: &str| {
-            Authority::new(name.parse().unwrap(), "https://acme.test:14000/dir".parse().unwrap())
+            AcmeAuthority::new(name.parse().unwrap(), "https://acme.test:14000/dir".parse().unwrap())
         };
-        let by_dns = Authority {
+        let by_dns = AcmeAuthority {
             challenge: Challenge::Dns01,
             dns: Some(if ca.is_some() {
                 DnsProvider::Update(dns_update(hook))
@@ -87,6 +88,6 @@ pub(super) fn authorities() -> impl Strategy<Value = Vec<Authority>> {
         };
         let eab = eab.map(|(key_id, key_file)| ExternalAccount { key_id, key_file });
         let email = email.map(|_| "me@example.org".to_owned());
-        vec![by_dns, Authority { ca, eab, email, ..new("other") }]
+        vec![by_dns, AcmeAuthority { ca, eab, email, ..new("other") }]
     })
 }

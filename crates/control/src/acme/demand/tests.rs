@@ -12,8 +12,8 @@ use offramp_testkit::process::require;
 
 use super::*;
 
-/// A desk over this state directory, for two names of `shop.test` an hour.
-fn desk(state: &std::path::Path) -> (Arc<Desk>, Arc<Config>) {
+/// A handler over this state directory, for two names of `shop.test` an hour.
+fn handler(state: &std::path::Path) -> (Arc<DemandHandler>, Arc<Config>) {
     let text = format!(
         "state_dir = {state:?}\n[acme.own]\ndirectory = \"https://127.0.0.1:1/dir\"\nca = \"ca.pem\"\n\
          [[certificate]]\nacme = \"own\"\non_demand = {{ names = \"*.shop.test\", rate = \"2/h\" }}\n\
@@ -21,19 +21,20 @@ fn desk(state: &std::path::Path) -> (Arc<Desk>, Arc<Config>) {
     );
     let (config, _) = offramp_config::parse(&text, "/f.toml", &Environment::default()).unwrap();
     let (announce, _) = tokio::sync::mpsc::unbounded_channel();
-    let shop = Shop::new(state, Challenges::none(), Arc::default(), Log::silent(), announce);
+    let context = AcmeContext::new(state, Challenges::none(), Arc::default(), Log::silent(), announce);
     let (demand, _) = Demand::new();
-    let desk = Desk::new(Arc::new(shop), demand);
-    desk.follow(&config);
-    (desk, Arc::new(config))
+    let handler = DemandHandler::new(Arc::new(context), demand);
+    handler.follow(&config);
+    (handler, Arc::new(config))
 }
 
 #[test]
 fn a_name_beyond_the_rate_costs_no_walk_over_the_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let (desk, config) = desk(folder.path());
+    let (handler, config) = handler(folder.path());
     let rules = Rule::all(&config);
-    let admit = move |name: &str| desk.admit(&rules, &rules[0], name).map_err(|Refusal(outcome, _)| outcome);
+    let admit =
+        move |name: &str| handler.admit(&rules, &rules[0], name).map_err(|Refusal(outcome, _)| outcome);
     assert_eq!((admit("a.shop.test"), admit("b.shop.test")), (Ok(()), Ok(())));
     // Whoever opens it waits until somebody writes, which nobody does.
     let kept = folder.path().join("acme/certificates/x.shop.test-0");
@@ -61,7 +62,7 @@ fn issue(storage: &offramp_certs::acme::Storage, subject: &Subject, name: &str) 
     let folder = tempfile::tempdir().unwrap();
     let now = SystemTime::now();
     let issued = LocalCa::open_or_create(folder.path(), now).unwrap().issue(&[name], now).unwrap();
-    let offramp_certs::Source::LocalCa { path } = issued.source else { unreachable!() };
+    let offramp_certs::CertificateOrigin::LocalCa { path } = issued.source else { unreachable!() };
     let text = std::fs::read_to_string(path).unwrap();
     let (chain, key) = text.split_at(text.find("-----BEGIN PRIVATE KEY-----").unwrap());
     storage.keep_certificate(subject, chain, key, "https://127.0.0.1:1/dir", now).unwrap();
@@ -70,8 +71,8 @@ fn issue(storage: &offramp_certs::acme::Storage, subject: &Subject, name: &str) 
 #[test]
 fn what_the_configuration_has_no_use_for_any_more_does_not_stay_for_ever() {
     let folder = tempfile::tempdir().unwrap();
-    let (desk, _) = desk(folder.path());
-    let storage = &desk.shop.storage;
+    let (handler, _) = handler(folder.path());
+    let storage = &handler.context.storage;
     let note = |name, key, days| note(storage, name, key, days);
     // Ordered in vain; of a name that is allowed no longer; of another kind of key.
     let gone = [
@@ -90,7 +91,7 @@ fn what_the_configuration_has_no_use_for_any_more_does_not_stay_for_ever() {
     issue(storage, &kept[3], "valid.former.test");
     // A disk that cannot be read for a moment.
     std::fs::write(storage.file(&kept[4]), "").unwrap();
-    desk.tidy();
+    handler.tidy();
     assert!(gone.iter().all(|subject| storage.demanded(subject).is_none()));
     assert!(kept.iter().all(|subject| storage.demanded(subject).is_some()));
     assert!(storage.certificate(&kept[3], SystemTime::now()).is_some());
@@ -99,31 +100,31 @@ fn what_the_configuration_has_no_use_for_any_more_does_not_stay_for_ever() {
 #[test]
 fn an_order_that_begins_is_not_old() {
     let folder = tempfile::tempdir().unwrap();
-    let (desk, config) = desk(folder.path());
-    let subject = note(&desk.shop.storage, "a.shop.test", KeyType::P256, 8);
+    let (handler, config) = handler(folder.path());
+    let subject = note(&handler.context.storage, "a.shop.test", KeyType::P256, 8);
     let rules = Rule::all(&config);
     let want = rules[0].want("a.shop.test", false, &config, UseMark::default()).unwrap();
-    assert!(desk.note(&want, "a.shop.test").is_ok());
-    desk.tidy();
-    assert!(desk.shop.storage.demanded(&subject).is_some());
+    assert!(handler.note(&want, "a.shop.test").is_ok());
+    handler.tidy();
+    assert!(handler.context.storage.demanded(&subject).is_some());
 }
 
 #[tokio::test]
 async fn an_order_that_fails_takes_no_certificate_away_that_came_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
-    let (desk, config) = desk(folder.path());
+    let (handler, config) = handler(folder.path());
     let rules = Rule::all(&config);
     let want = rules[0].want("a.shop.test", false, &config, UseMark::default()).unwrap();
     // Nothing listens where the authority should be.
-    assert!(desk.order(&want, "a.shop.test").await.is_err());
-    assert!(desk.shop.storage.demanded(&want.subject).is_none(), "nothing is left of it");
+    assert!(handler.order(&want, "a.shop.test").await.is_err());
+    assert!(handler.context.storage.demanded(&want.subject).is_none(), "nothing is left of it");
     // The keeper of the same name orders at the same time, and is luckier.
-    let turn = desk.shop.turns.take(&want.subject).await;
-    let (outcome, ()) = tokio::join!(desk.order(&want, "a.shop.test"), async {
+    let turn = handler.context.turns.take(&want.subject).await;
+    let (outcome, ()) = tokio::join!(handler.order(&want, "a.shop.test"), async {
         tokio::task::yield_now().await;
-        issue(&desk.shop.storage, &want.subject, "a.shop.test");
+        issue(&handler.context.storage, &want.subject, "a.shop.test");
         drop(turn);
     });
     assert!(outcome.is_ok());
-    assert!(desk.has_certificate(&want, SystemTime::now()));
+    assert!(handler.has_certificate(&want, SystemTime::now()));
 }

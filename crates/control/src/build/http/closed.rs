@@ -1,9 +1,9 @@
-//! What lies below the root of a route with files, and belongs to routes of the same host with rules about who may enter.
+//! What lies below the root of a route with files, and belongs to routes of the same host with access rules.
 
 use std::path::{Path, PathBuf};
 
 use offramp_config::Config;
-use offramp_config::model::{self, Rewrite, Target};
+use offramp_config::model::{self, PrefixRewrite, RouteTarget};
 use offramp_http::files::path::decode;
 use offramp_proxy::{ClosedPaths, Match};
 
@@ -16,11 +16,11 @@ pub(super) type Variant = (Vec<String>, ClosedPaths);
 /// The variants of a route on a listener, for `hosts`; none: any host. Hosts with more rules come before those with fewer.
 pub(super) fn variants(
     config: &Config,
-    listener: &model::Listener,
-    route: &model::Route,
+    listener: &model::ListenerConfig,
+    route: &model::RouteConfig,
     hosts: Vec<String>,
 ) -> Vec<Variant> {
-    let Target::Files(files) = &route.target else { return vec![(hosts, ClosedPaths::default())] };
+    let RouteTarget::Files(files) = &route.target else { return vec![(hosts, ClosedPaths::default())] };
     let guards: Vec<Guard> = config
         .routes_of(listener)
         .filter(|guard| guard.is_guard() && !std::ptr::eq(*guard, route) && !has_same_rules(guard, route))
@@ -65,13 +65,13 @@ pub(super) fn variants(
 }
 
 /// The route that requests for a path below its own get on the hosts of a pattern; `None`: on any host.
-fn winner(
+pub(super) fn winner(
     config: &Config,
-    listener: &model::Listener,
+    listener: &model::ListenerConfig,
     host: Option<&str>,
     path: &str,
-) -> Option<*const model::Route> {
-    let mut best: Option<(Preference, *const model::Route)> = None;
+) -> Option<*const model::RouteConfig> {
+    let mut best: Option<(Preference, *const model::RouteConfig)> = None;
     for route in config.routes_of(listener).filter(|route| is_above(&prefix(route), path)) {
         for (preference, Match { hosts, .. }) in split(route) {
             let is_first = best.is_none_or(|(other, _)| preference < other);
@@ -83,14 +83,14 @@ fn winner(
     best.map(|(_, route)| route)
 }
 
-/// Whether a path lies below a prefix of whole segments.
-fn is_above(prefix: &str, path: &str) -> bool {
+/// True if a path lies below a prefix of whole segments.
+pub(super) fn is_above(prefix: &str, path: &str) -> bool {
     prefix == "/" || path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// A route with rules, as another one sees it.
 struct Guard {
-    at: *const model::Route,
+    at: *const model::RouteConfig,
     path: String,
     /// `None` stands for any host.
     hosts: Vec<String>,
@@ -99,18 +99,18 @@ struct Guard {
 }
 
 impl Guard {
-    fn new(guard: &model::Route, route: &model::Route, files: &model::StaticFiles) -> Self {
+    fn new(guard: &model::RouteConfig, route: &model::RouteConfig, files: &model::StaticFiles) -> Self {
         let root = real(&files.root.path);
         let own = folder(&root, route);
         let mut places = Vec::new();
-        if let Target::Files(theirs) = &guard.target {
+        if let RouteTarget::Files(theirs) = &guard.target {
             places.push(folder(&real(&theirs.root.path), guard));
         }
         // What this route would serve by the path of the other one.
         let (outer, inner) = (prefix(route), prefix(guard));
         let outer = if outer == "/" { "" } else { &outer };
         if let Some(rest) = inner.strip_prefix(outer).filter(|rest| rest.starts_with('/')) {
-            let shown = if route.http.rewrite == Rewrite::Strip { rest } else { &inner };
+            let shown = if route.http.rewrite == PrefixRewrite::Strip { rest } else { &inner };
             places.extend(below(&root, shown));
         }
         // A route within what another one guards is open on purpose.
@@ -123,22 +123,22 @@ impl Guard {
     }
 }
 
-fn patterns(route: &model::Route) -> Vec<String> {
+pub(super) fn patterns(route: &model::RouteConfig) -> Vec<String> {
     route.hosts.iter().map(ToString::to_string).collect()
 }
 
-/// Whether patterns, none for any host, have every host of another one.
-fn is_in(outer: &[String], host: Option<&str>) -> bool {
+/// True if patterns, none for any host, have every host of another one.
+pub(super) fn is_in(outer: &[String], host: Option<&str>) -> bool {
     outer.is_empty() || host.is_some_and(|host| outer.iter().any(|own| covers(own, host)))
 }
 
-/// Whether a host can be one of both.
+/// True if a host can be one of both.
 fn meet(one: &[String], other: &[String]) -> bool {
     let pair = |one: &String| other.iter().any(|other| covers(one, other) || covers(other, one));
     one.is_empty() || other.is_empty() || one.iter().any(pair)
 }
 
-/// Whether a pattern of hosts has all of another one.
+/// True if a pattern of hosts has all of another one.
 fn covers(outer: &str, inner: &str) -> bool {
     let within =
         |suffix: &str| !inner.starts_with('*') && inner.find('.').is_some_and(|dot| &inner[dot..] == suffix);
@@ -146,9 +146,9 @@ fn covers(outer: &str, inner: &str) -> bool {
 }
 
 /// The directory, or file, that a route serves by its own path.
-fn folder(root: &Path, route: &model::Route) -> PathBuf {
+pub(super) fn folder(root: &Path, route: &model::RouteConfig) -> PathBuf {
     match &route.http.rewrite {
-        Rewrite::Strip => root.to_owned(),
+        PrefixRewrite::Strip => root.to_owned(),
         _ => below(root, &prefix(route)).unwrap_or_else(|| root.to_owned()),
     }
 }
@@ -160,18 +160,17 @@ fn below(root: &Path, path: &str) -> Option<PathBuf> {
 }
 
 /// Two paths of one directory are to look alike.
-fn real(path: &Path) -> PathBuf {
+pub(super) fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-fn has_same_rules(one: &model::Route, other: &model::Route) -> bool {
-    !matches!(one.target, Target::Respond(_)) && has_same_entry(one, other)
+fn has_same_rules(one: &model::RouteConfig, other: &model::RouteConfig) -> bool {
+    !matches!(one.target, RouteTarget::Respond(_)) && has_same_entry(one, other)
 }
 
-/// Set where two routes say the same about who may enter.
-fn has_same_entry(one: &model::Route, other: &model::Route) -> bool {
-    let refuses =
-        |route: &model::Route| matches!(&route.target, Target::Respond(respond) if respond.status >= 400);
+/// Set where two routes have the same access rules.
+pub(super) fn has_same_entry(one: &model::RouteConfig, other: &model::RouteConfig) -> bool {
+    let refuses = |route: &model::RouteConfig| matches!(&route.target, RouteTarget::Respond(respond) if respond.status >= 400);
     refuses(one) == refuses(other)
         && one.client_auth == other.client_auth
         && one.deny_ja4 == other.deny_ja4
@@ -180,12 +179,12 @@ fn has_same_entry(one: &model::Route, other: &model::Route) -> bool {
         && one.http.maintenance == other.http.maintenance
 }
 
-/// Numbers for what routes say about who may enter: the same for the same, 0 for everybody.
+/// Numbers for the access rules of routes: equal for equal rules, 0 for none.
 #[derive(Default)]
-pub(super) struct Entries<'c>(Vec<&'c model::Route>);
+pub(super) struct Entries<'c>(Vec<&'c model::RouteConfig>);
 
 impl<'c> Entries<'c> {
-    pub(super) fn number(&mut self, route: &'c model::Route) -> u32 {
+    pub(super) fn number(&mut self, route: &'c model::RouteConfig) -> u32 {
         if !route.is_guard() {
             return 0;
         }

@@ -1,12 +1,13 @@
 //! Changes to the fields of requests and responses, as a snapshot has them.
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 use offramp_config::model::{self, HeaderChanges, HeaderField, HeaderVariable, TemplatePart};
 use offramp_proxy::{FieldTemplate, FieldValue, FieldVariable, HeaderRules, TemplatePiece};
+use offramp_sources::access::field_name;
 
 /// The changes of a route, compiled.
 pub(super) fn rules(changes: &HeaderChanges) -> Result<HeaderRules, String> {
-    let field = |(name, value): &HeaderField| Ok((self::field_name(name)?, template(value)?));
+    let field = |(name, value): &HeaderField| Ok((field_name(name)?, template(value)?));
     let fields = |fields: &[HeaderField]| fields.iter().map(field).collect::<Result<Vec<_>, String>>();
     Ok(HeaderRules {
         remove: changes.remove.iter().map(field_name).collect::<Result<_, _>>()?,
@@ -54,11 +55,6 @@ fn variable(variable: HeaderVariable) -> FieldVariable {
         HeaderVariable::CertificateFingerprint => FieldVariable::CertificateFingerprint,
         HeaderVariable::CertificateEnd => FieldVariable::CertificateEnd,
     }
-}
-
-/// The name of a field.
-pub(crate) fn field_name(name: &model::HeaderName) -> Result<HeaderName, String> {
-    HeaderName::from_bytes(name.as_str().as_bytes()).map_err(|error| format!("`{name}`: {error}"))
 }
 
 pub(super) fn value(value: &model::HeaderValue) -> Result<HeaderValue, String> {

@@ -3,20 +3,20 @@
 use std::num::NonZeroU32;
 
 use offramp_config::Config;
-use offramp_config::model::{self, ListenAddress, Mode};
-use offramp_proxy::{Access, Action, AuthClass, HeaderPolicy, HttpRoute, Match, PathMatch, RouteLimits};
+use offramp_config::model::{self, ListenAddress, Mode, PlainRules};
+use offramp_proxy::{Access, Action, AuthClass, Detours, HeaderPolicy, HttpRoute, Match, PathMatch};
+use offramp_sources::contents::Contents;
 
-use super::super::Report;
-use super::super::contents::Contents;
+use super::super::Findings;
 use super::super::routes::{Preference, name, split};
 use super::prefix;
 
 /// The rules of a listener without TLS for what only listeners with TLS serve.
 pub(super) fn rules(
     config: &Config,
-    listener: &model::Listener,
+    listener: &model::ListenerConfig,
     contents: &mut Contents,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Vec<(Preference, (PathMatch, HttpRoute))> {
     let mut rules = Vec::new();
     for route in config.secured_routes_of(listener) {
@@ -28,7 +28,12 @@ pub(super) fn rules(
     rules
 }
 
-fn to_tls(config: &Config, route: &model::Route, contents: &mut Contents, report: &mut Report) -> HttpRoute {
+fn to_tls(
+    config: &Config,
+    route: &model::RouteConfig,
+    contents: &mut Contents,
+    report: &mut Findings,
+) -> HttpRoute {
     HttpRoute {
         name: name(route).into(),
         action: Action::ToTls { port: port(config, route) },
@@ -37,12 +42,9 @@ fn to_tls(config: &Config, route: &model::Route, contents: &mut Contents, report
         xfcc: false,
         headers: HeaderPolicy::default(),
         upgrade: ["websocket".into()].into(),
-        hsts: None,
-        max_body: None,
-        limits: RouteLimits::default(),
-        rewrites: None,
-        redirects: None,
-        maintenance: None,
+        plain: PlainRules::default(),
+        connect_timeout: None,
+        detours: Detours::default(),
         error_pages: contents.pages(&route.http.error_pages, report),
         compress: None,
         mirror: None,
@@ -52,9 +54,9 @@ fn to_tls(config: &Config, route: &model::Route, contents: &mut Contents, report
 }
 
 /// The port where a route is served over TLS: of a listener of requests, or else of one that may pass HTTPS through.
-fn port(config: &Config, route: &model::Route) -> Option<u16> {
+fn port(config: &Config, route: &model::RouteConfig) -> Option<u16> {
     let of = |mode: Mode| {
-        let serves = |listener: &&model::Listener| {
+        let serves = |listener: &&model::ListenerConfig| {
             listener.tls && listener.mode == mode && listener.preamble.is_none() && route.applies_to(listener)
         };
         let addresses = config.listeners.iter().filter(serves).flat_map(|listener| &listener.addresses);

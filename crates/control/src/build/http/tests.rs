@@ -1,5 +1,6 @@
 //! Routes of requests in their order, and the handshake that each server name gets.
 
+use offramp_config::model;
 use offramp_proxy::{Action, AuthClass, HttpRoute, Rewrite, Target};
 use offramp_testkit::ca::Ca;
 
@@ -120,15 +121,15 @@ fn what_is_done_with_requests() {
     let api = found(&built, "web", "a.test", "/api/x").unwrap();
     let Action::Proxy(proxy) = &api.action else { panic!() };
     assert_eq!(proxy.rewrite, Rewrite::Strip(4));
-    assert_eq!(api.hsts.as_ref().unwrap(), "max-age=31536000; includeSubDomains; preload");
-    assert_eq!((api.max_body, api.log_one_in.get()), (Some(10 << 20), 10));
+    assert_eq!(api.headers.hsts.as_ref().unwrap(), "max-age=31536000; includeSubDomains; preload");
+    assert_eq!((api.plain.max_body, api.log_one_in.get()), (Some(model::Size::new(10 << 20)), 10));
     let added: Vec<String> =
         api.headers.request.add.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
     assert_eq!(added, ["x-b=Fixed(\"2\")", "x-b=Fixed(\"3\")", TEMPLATE]);
     assert_eq!((api.headers.request.set.len(), api.headers.request.remove.len()), (1, 1));
     let Action::Proxy(old) = &found(&built, "web", "a.test", "/api/v1").unwrap().action else { panic!() };
     assert_eq!(old.rewrite, Rewrite::Strip(7), "`/` takes the place of the prefix");
-    let parts = offramp_proxy::route::Parts { host: "h.test", path: "/p", query: Some("q") };
+    let parts = offramp_proxy::route::TemplateValues { host: "h.test", path: "/p", query: Some("q") };
     for (listener, path, status, to) in
         [("plain", "/p", 308, "https://h.test/p?q"), ("web", "/old", 301, "https://c.test/p?q")]
     {
@@ -158,9 +159,9 @@ fn listeners_have_their_limits_and_those_they_trust() {
 fn backends_have_what_their_sections_say() {
     let built = built();
     let api = &built.snapshot.backends[0];
-    assert_eq!(api.protocol, offramp_upstream::Protocol::Http2);
-    let by_user = offramp_upstream::HashKey::Header("x-user".parse().unwrap());
-    assert_eq!(api.policy, offramp_upstream::Policy::Hash(by_user));
+    assert_eq!(api.protocol, offramp_upstream::ServerProtocol::Http2);
+    let by_user = offramp_upstream::HashSource::Header("x-user".parse().unwrap());
+    assert_eq!(api.policy, offramp_upstream::BalancePolicy::Hash(by_user));
     assert_eq!((api.limits.max_connections, api.limits.queue, api.limits.idle), (Some(7), 8, 9));
     assert_eq!(&*api.sticky.as_ref().unwrap().cookie, "srv");
     let check = api.check.as_ref().unwrap();
@@ -186,7 +187,7 @@ fn every_server_name_gets_a_handshake() {
         let offered: Vec<&[u8]> = http.configured.alpn.iter().collect();
         assert_eq!(offered, [&b"h2"[..], b"http/1.1", b"http/1.0"]);
     }
-    assert!(matches!(handshake(&built, Some("sealed.test")), Target::Passthrough { .. }));
+    assert!(matches!(handshake(&built, Some("sealed.test")), Target::Passthrough(_)));
     let plain = built.snapshot.listeners["plain"].routes.find(None, |_| false).unwrap();
     assert!(matches!(&plain.target, Target::Http(http) if http.tls.is_none()));
 }

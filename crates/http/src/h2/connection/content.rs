@@ -1,38 +1,34 @@
 //! Content of the peer, and windows in both directions (RFC 9113 §5.2, §6.1, §6.9).
 
-use super::streams::{Blocked, Remote};
+use super::streams::{Blocked, InitialWindows};
 use super::{Connection, Event, FIRST_WINDOW, Handler, LAST, Role};
 use crate::h2::reader::DataPiece;
-use crate::h2::{Code, FrameHeader, Framed, Violation, flag};
+use crate::h2::{Code, FrameHeader, Framed, Kind, Violation, flag};
 
-/// How large a window may become (RFC 9113 §6.9.1).
+/// Maximum size of a window (RFC 9113 §6.9.1).
 const MOST_WINDOW: i64 = LAST as i64;
 
 impl<T> Connection<T> {
-    /// What the peer may send on a new stream: until it has heard our settings, the window of the RFC (RFC 9113 §6.9.2).
-    /// A server has heard them when it gets the first request, which comes behind them.
+    /// Receive window of a new stream: until the peer has seen our settings, at least the initial window of RFC 9113
+    /// §6.9.2. A server has seen them by the time it receives the first request, which follows them.
     pub(super) fn first_room(&self) -> i64 {
         let window = self.config.stream_window;
-        let heard = self.peer.agreed || self.role == Role::Client;
-        if heard { window.into() } else { window.max(FIRST_WINDOW).into() }
+        let acked = self.peer.settings_acked || self.role == Role::Client;
+        if acked { window.into() } else { window.max(FIRST_WINDOW).into() }
     }
 
-    /// The peer has heard our settings. Frames behind that keep to our window.
-    pub(super) fn agree(&mut self) {
-        if !self.peer.agreed {
-            self.growth.agree();
-        }
-        let before = self.first_room();
-        self.peer.agreed = true;
-        let less = before - self.first_room();
-        if less > 0 {
-            self.streams.all().for_each(|stream| stream.flow.room -= less);
+    /// Windows of a new stream.
+    pub(super) fn initial_windows(&self) -> InitialWindows {
+        InitialWindows {
+            send: self.peer.stream_window,
+            receive: self.first_room(),
+            target: self.config.stream_window,
         }
     }
 }
 
 impl<T: Default> Connection<T> {
-    /// Some of the data of a frame, or a frame without any.
+    /// Handles a piece of a DATA frame, or a frame without data.
     pub(super) fn data_piece<H: Handler<T> + ?Sized>(
         &mut self,
         data: &DataPiece,
@@ -43,24 +39,23 @@ impl<T: Default> Connection<T> {
         if data.first {
             self.allow(head, data.framed.length)?;
             if head.stream == 0 {
-                return Err(Violation::protocol("DATA on no stream"));
+                return Err(Violation::protocol("DATA on stream 0"));
             }
             self.data_begins(head, data.framed, on)?;
         }
-        self.frames += u64::from(data.last);
+        self.incoming.frames += u64::from(data.last);
         let ends = data.last && head.has(flag::END_STREAM);
         let shared = self.config.shared_window;
-        // No more than a frame.
+        // At most the size of a frame.
         let n = bytes.len() as u32;
-        let Some(stream) = self.streams.live(head.stream).filter(|stream| stream.remote == Remote::Content)
-        else {
-            // Nobody has it. Where the window is not shared it was given back at once.
+        let Some(stream) = self.streams.receiving(head.stream) else {
+            // No stream takes the data. An unshared window was reopened already.
             if shared {
                 self.give_back(n);
             }
             return Ok(());
         };
-        let wanted = stream.flow.wanted;
+        let wanted = stream.flow.dropped.is_none();
         if n > 0 && wanted {
             stream.flow.held += n;
             if stream.flow.apart {
@@ -68,8 +63,8 @@ impl<T: Default> Connection<T> {
             }
             on.event(head.stream, &mut stream.user, Event::Data(bytes));
         }
-        if !wanted {
-            stream.flow.dropped = stream.flow.dropped.saturating_add(n);
+        if let Some(dropped) = &mut stream.flow.dropped {
+            *dropped = dropped.saturating_add(n);
             stream.flow.owed += n;
         }
         if ends {
@@ -77,13 +72,14 @@ impl<T: Default> Connection<T> {
                 if !stream.lingers {
                     on.event(head.stream, &mut stream.user, Event::End(None));
                 }
-                self.ended(head.stream);
+                self.close_window(head.stream);
             } else {
-                self.fault(head.stream, Violation::protocol("less content than was said"), on);
+                let short = Violation::protocol("less content than declared by content-length");
+                self.fault(head.stream, short, on);
             }
         }
         if !wanted {
-            self.say_window(head.stream);
+            self.announce_window(head.stream);
             if shared {
                 self.give_back(n);
             }
@@ -98,31 +94,20 @@ impl<T: Default> Connection<T> {
         on: &mut H,
     ) -> Result<(), Violation> {
         let id = head.stream;
-        // A head has 24 bits of length.
+        // The length of a frame has 24 bits.
         let (all, padding) = (head.length as i64, (head.length - framed.length) as u32);
+        let shared = self.config.shared_window;
         self.flow.room -= all;
         if self.flow.room < 0 {
             return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "more data than the connection's window"));
         }
-        self.give_back(if self.config.shared_window { padding } else { head.length as u32 });
-        if self.is_idle(id) {
-            return Err(Violation::protocol("DATA on a stream that was not opened"));
-        }
-        let Some(stream) = self.streams.live(id) else {
-            self.late_data(id);
-            return Ok(());
+        self.give_back(if shared { padding } else { head.length as u32 });
+        let Some(stream) = self.streams.receiving(id) else {
+            return self.misplaced(id, Kind::Data, on);
         };
-        match stream.remote {
-            Remote::Content => {}
-            Remote::Head => {
-                self.fault(id, Violation::protocol("DATA before the head of a response"), on);
-                return Ok(());
-            }
-            Remote::Ended => {
-                let what = "DATA behind the end of a stream";
-                self.fault(id, Violation::new(Code::STREAM_CLOSED, what), on);
-                return Ok(());
-            }
+        if self.role == Role::Client && !stream.responded {
+            self.fault(id, Violation::protocol("DATA before the head of a response"), on);
+            return Ok(());
         }
         let flow = &mut stream.flow;
         flow.room -= all;
@@ -130,11 +115,14 @@ impl<T: Default> Connection<T> {
             return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "more data than the stream's window"));
         }
         flow.owed += padding;
-        self.growth.came(id, head.length);
-        if flow.owed >= flow.target / 2 && flow.is_open() && !head.has(flag::END_STREAM) {
+        if !self.peer.settings_acked && shared {
+            self.growth.came_early(id);
+        }
+        flow.came = self.growth.came(id, head.length);
+        if flow.owed >= flow.worth_announcing() && flow.is_open() && !head.has(flag::END_STREAM) {
             let owed = std::mem::take(&mut flow.owed);
             flow.room += i64::from(owed);
-            self.output.window(id, owed);
+            self.outgoing.output.window(id, owed);
         }
         let long = stream.length.is_some_and(|left| left < framed.length as u64);
         stream.length = stream.length.map(|left| left.saturating_sub(framed.length as u64));
@@ -142,34 +130,32 @@ impl<T: Default> Connection<T> {
             self.counted.traffic.data(framed.length);
         }
         if long {
-            self.fault(id, Violation::protocol("more content than was said"), on);
+            self.fault(id, Violation::protocol("more content than declared by content-length"), on);
         }
         Ok(())
     }
 
-    /// WINDOW_UPDATE came; stream 0 is the connection.
-    pub(super) fn window_grows<H: Handler<T> + ?Sized>(
+    /// Handles WINDOW_UPDATE of the connection.
+    pub(super) fn connection_window_grows<H: Handler<T> + ?Sized>(
         &mut self,
-        id: u32,
         more: u32,
         on: &mut H,
     ) -> Result<(), Violation> {
-        if id == 0 {
-            if more == 0 {
-                return Err(Violation::protocol("WINDOW_UPDATE of 0"));
-            }
-            self.flow.window += i64::from(more);
-            if self.flow.window > MOST_WINDOW {
-                return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "the connection's window is too large"));
-            }
-            self.streams.call(self.flow.window, on);
-            return Ok(());
+        if more == 0 {
+            return Err(Violation::protocol("WINDOW_UPDATE of 0"));
         }
-        if self.is_idle(id) {
-            return Err(Violation::protocol("WINDOW_UPDATE on a stream that was not opened"));
+        self.flow.window += i64::from(more);
+        if self.flow.window > MOST_WINDOW {
+            return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "the connection's window is too large"));
         }
+        self.streams.call(self.flow.window, on);
+        Ok(())
+    }
+
+    /// Handles WINDOW_UPDATE of a stream.
+    pub(super) fn stream_window_grows<H: Handler<T> + ?Sized>(&mut self, id: u32, more: u32, on: &mut H) {
         let window = self.flow.window;
-        let Some(stream) = self.streams.live(id) else { return Ok(()) };
+        let Some(stream) = self.streams.live(id) else { return };
         stream.flow.window += i64::from(more);
         if more == 0 {
             self.fault(id, Violation::protocol("WINDOW_UPDATE of 0"), on);
@@ -183,17 +169,16 @@ impl<T: Default> Connection<T> {
                 self.streams.window_awaited = true;
             }
         }
-        Ok(())
     }
 
-    /// The peer gives streams another window at their begin, which changes those that are open (RFC 9113 §6.9.2).
+    /// Handles a change of the initial window, which applies to open streams, too (RFC 9113 §6.9.2).
     pub(super) fn stream_windows<H: Handler<T> + ?Sized>(
         &mut self,
         size: u32,
         on: &mut H,
     ) -> Result<(), Violation> {
         let more = i64::from(size) - std::mem::replace(&mut self.peer.stream_window, size.into());
-        for stream in self.streams.all().filter(|stream| stream.is_live() && !stream.sent_all) {
+        for stream in self.streams.all().filter(|stream| stream.state().sends()) {
             stream.flow.window += more;
             if stream.flow.window > MOST_WINDOW {
                 return Err(Violation::new(Code::FLOW_CONTROL_ERROR, "a stream's window is too large"));

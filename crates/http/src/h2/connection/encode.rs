@@ -1,21 +1,21 @@
-//! The fields of what we send as header blocks (RFC 9113 §8.3, RFC 7541).
+//! Encoding of outgoing messages as header blocks (RFC 9113 §8.3, RFC 7541).
 
 use http::{Method, StatusCode};
 
 use crate::head::{Fields, Known, Request};
-use crate::hpack::{Encoder, Indexing};
+use crate::hpack::{HpackEncoder, Indexing};
 
-/// The longest path that is put into the table of fields: longer ones mostly come once.
+/// Longest path that enters the dynamic table: longer ones rarely repeat.
 const SHORT_PATH: usize = 64;
 
-/// What a response says besides its fields.
+/// Properties of a response beyond its fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ends<'d> {
-    /// Whether it ends with its head.
+    /// Set if the response has no content.
     pub end: bool,
-    /// How much content follows, where that is known and no field says it.
+    /// Content length, if it is known and no field declares it.
     pub length: Option<u64>,
-    /// What time it is, where no field says it.
+    /// Value of `date`, for a response without that field.
     pub date: Option<&'d [u8]>,
 }
 
@@ -25,22 +25,23 @@ impl From<bool> for Ends<'_> {
     }
 }
 
-/// Whether it can be `:authority`: something visible, and no user information (RFC 9113 §8.3.1).
+/// Checks that a host is a valid `:authority`: visible characters, no user information (RFC 9113 §8.3.1).
 pub(super) fn is_authority(host: &[u8]) -> bool {
     !host.is_empty() && host.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'@')
 }
 
-/// The head of a request, without the fields of a connection (RFC 9113 §8.2.2).
+/// Encodes the head of a request, without connection-specific fields (RFC 9113 §8.2.2).
 pub(super) fn request(
-    encoder: &mut Encoder,
+    encoder: &mut HpackEncoder,
     request: &Request,
-    (scheme, host): (&str, &[u8]),
+    scheme: &str,
+    host: &[u8],
     length: Option<u64>,
     block: &mut Vec<u8>,
 ) {
     encoder.begin(block);
     encoder.field(b":method", request.method.as_str().as_bytes(), Indexing::Yes, block);
-    // What is behind such a host is no resource (RFC 9113 §8.5).
+    // CONNECT has neither scheme nor path (RFC 9113 §8.5).
     if request.method != Method::CONNECT {
         let path = request.target().as_bytes();
         let short = path.len() <= SHORT_PATH && !path.contains(&b'?');
@@ -50,13 +51,13 @@ pub(super) fn request(
     encoder.field(b":authority", host, Indexing::Yes, block);
     request.fields.iter().for_each(|(name, value)| field(encoder, name, value, block));
     if let Some(length) = length.filter(|_| !request.fields.contains(Known::ContentLength)) {
-        encoder.field(b"content-length", decimal(length, &mut [0; 20]), Indexing::No, block);
+        encoder.field(b"content-length", itoa::Buffer::new().format(length).as_bytes(), Indexing::No, block);
     }
 }
 
-/// The head of a response, without the fields of a connection (RFC 9113 §8.2.2).
+/// Encodes the head of a response, without connection-specific fields (RFC 9113 §8.2.2).
 pub(super) fn response(
-    encoder: &mut Encoder,
+    encoder: &mut HpackEncoder,
     status: StatusCode,
     fields: &Fields,
     ends: Ends<'_>,
@@ -67,20 +68,20 @@ pub(super) fn response(
         encoder.field(b"date", date, Indexing::Yes, block);
     }
     if let Some(length) = ends.length.filter(|_| !fields.contains(Known::ContentLength)) {
-        encoder.field(b"content-length", decimal(length, &mut [0; 20]), Indexing::No, block);
+        encoder.field(b"content-length", itoa::Buffer::new().format(length).as_bytes(), Indexing::No, block);
     }
 }
 
-/// The head of an interim response.
-pub(super) fn interim(encoder: &mut Encoder, status: StatusCode, fields: &Fields, block: &mut Vec<u8>) {
+/// Encodes the head of an interim response.
+pub(super) fn interim(encoder: &mut HpackEncoder, status: StatusCode, fields: &Fields, block: &mut Vec<u8>) {
     encoder.begin(block);
     encoder.status(status.as_u16(), block);
     fields.iter().for_each(|(name, value)| response_field(encoder, name, value, block));
 }
 
-/// Trailers of either side.
+/// Encodes trailers of either side.
 pub(super) fn trailers<'f>(
-    encoder: &mut Encoder,
+    encoder: &mut HpackEncoder,
     trailers: impl Iterator<Item = (&'f [u8], &'f [u8])>,
     block: &mut Vec<u8>,
 ) {
@@ -88,28 +89,28 @@ pub(super) fn trailers<'f>(
     trailers.for_each(|(name, value)| field(encoder, name, value, block));
 }
 
-/// A field of a response, unless it is one of a connection.
-fn response_field(encoder: &mut Encoder, name: &[u8], value: &[u8], block: &mut Vec<u8>) {
+/// Encodes a field of a response, unless it is connection-specific.
+fn response_field(encoder: &mut HpackEncoder, name: &[u8], value: &[u8], block: &mut Vec<u8>) {
     let indexing = match name {
         b"connection" | b"transfer-encoding" | b"upgrade" | b"keep-alive" | b"proxy-connection" => return,
-        // Whose cookie it is must not be found out by trying (RFC 7541 §7.1.3).
+        // Never indexed: protects the cookie against probing attacks (RFC 7541 §7.1.3).
         b"set-cookie" => Indexing::Never,
-        // Said once, and never again.
+        // Values that rarely repeat.
         b"age" | b"content-length" | b"content-range" | b"etag" | b"location" => Indexing::No,
         _ => Indexing::Yes,
     };
     encoder.field(name, value, indexing, block);
 }
 
-/// A field of a request or a trailer, unless it is one of a connection, or says what `:authority` says.
-fn field(encoder: &mut Encoder, name: &[u8], value: &[u8], block: &mut Vec<u8>) {
+/// Encodes a field of a request or a trailer, unless it is connection-specific or repeats `:authority`.
+fn field(encoder: &mut HpackEncoder, name: &[u8], value: &[u8], block: &mut Vec<u8>) {
     let indexing = match name {
         b"connection" | b"host" | b"http2-settings" | b"keep-alive" | b"proxy-connection"
         | b"transfer-encoding" | b"upgrade" => return,
         b"te" if value != b"trailers" => return,
-        // Whose secret it is must not be found out by trying (RFC 7541 §7.1.3).
+        // Never indexed: protects secrets against probing attacks (RFC 7541 §7.1.3).
         b"authorization" | b"cookie" | b"proxy-authorization" | b"set-cookie" => Indexing::Never,
-        // Said once, and never again.
+        // Values that rarely repeat.
         b"age" | b"content-length" | b"content-range" | b"etag" | b"grpc-timeout" | b"if-modified-since"
         | b"if-none-match" | b"location" | b"range" | b"traceparent" | b"tracestate" | b"x-request-id" => {
             Indexing::No
@@ -117,18 +118,4 @@ fn field(encoder: &mut Encoder, name: &[u8], value: &[u8], block: &mut Vec<u8>) 
         _ => Indexing::Yes,
     };
     encoder.field(name, value, indexing, block);
-}
-
-/// A number in decimal, without the machinery of formatting.
-fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        // The remainder is a digit.
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[at..];
-        }
-    }
 }

@@ -1,52 +1,51 @@
-//! Who is told what a peer says, and asked for what there is room for.
+//! Callbacks of a connection to its owner.
 
 use super::Event;
 use crate::head::Request;
 
-/// The user of a [`Connection`](super::Connection) while this takes in what the peer has sent. A closure that takes
-/// events is one.
+/// Receives the events of a [`Connection`](super::Connection) while it processes bytes, and answers requests
+/// for memory. Any closure over events implements it.
 pub trait Handler<T> {
-    /// Something came on a stream.
+    /// Handles an event of a stream.
     fn event(&mut self, id: u32, user: &mut T, event: Event<'_>);
 
-    /// Memory for the head of a request (server).
+    /// Provides memory for the head of a request (server).
     fn head(&mut self) -> Box<Request> {
         Box::default()
     }
 
-    /// A head for which there is no use.
+    /// Takes back an unused head.
     fn put_back(&mut self, head: Box<Request>) {
         drop(head);
     }
 
-    /// Whether there is room for another request (server).
+    /// Decides if another request is admitted (server).
     fn admit(&mut self, _: Asked) -> Admission {
         Admission::Admitted
     }
 
-    /// Whether there is room for the trailers of a request, which have so many bytes, where so many streams are known
+    /// Decides if trailers of a request, of `size` bytes, are admitted while `streams` streams are known
     /// (server).
     fn admit_trailers(&mut self, _user: &mut T, _size: usize, _streams: usize) -> bool {
         true
     }
 
-    /// How many of these bytes the windows of the connection may be larger by, besides what they are: the peer is held up by
-    /// them (server).
+    /// Grants growth of the windows, at most `more` bytes: they limit the peer (server).
     fn grow(&mut self, _more: usize) -> usize {
         0
     }
 
-    /// Work was done.
+    /// Accounts work that was done.
     #[inline]
     fn spend(&mut self, _: Cost) {}
 
-    /// Whether the rest of what came is to wait, because others have their turn.
+    /// Returns true if processing is to pause, because other tasks have their turn.
     #[inline]
     fn is_over(&self) -> bool {
         false
     }
 
-    /// For how long the stream has waited to send, in milliseconds. It is asked for where there are priorities.
+    /// Time for which the stream has waited to send, in milliseconds. Called if streams have priorities.
     fn waits(&self, _: &T) -> u64 {
         0
     }
@@ -59,35 +58,35 @@ impl<T> Handler<T> for dyn FnMut(u32, &mut T, Event<'_>) + '_ {
     }
 }
 
-/// What a new request needs (server).
+/// Demands of a new request (server).
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// Bytes of its fields.
+    /// Size of its fields in bytes.
     pub fields: usize,
-    /// How many streams are known, without this one.
+    /// Number of known streams, without this one.
     pub streams: usize,
-    /// Bytes of content that came on them and were not released, or may come as windows have grown.
+    /// Content bytes of these streams that are not released, or may arrive because windows have grown.
     pub content: usize,
 }
 
-/// Whether there is room for a request.
+/// Decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// There is.
+    /// The request is admitted.
     Admitted,
-    /// The peer asks for too much at a time. The stream is refused, and counts as one beyond those that are allowed.
+    /// Refuse the stream, and count it like one beyond the maximum: the peer demands too much at a time.
     TooMuch,
-    /// There is none, which is no fault of the peer's. The stream is refused.
+    /// Refuse the stream; the peer is not at fault.
     Busy,
 }
 
-/// What taking something in has cost.
+/// Cost of processing received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// Frames, or as much work as so many.
+    /// Number of frames, or equivalent work.
     Pieces(usize),
     /// Bytes that were copied and compared.
     Bytes(usize),
-    /// The user has to do something first: streams that are over and that it has not forgotten are many.
+    /// The caller must run first: many ended streams are not forgotten yet.
     Turn,
 }

@@ -1,47 +1,48 @@
-//! Streams whose response is whole and whose request is not (server).
+//! Lingering streams: the response is complete and the request is not (server).
 //!
-//! RST_STREAM close behind a response makes some clients lose the response (curl before 8), and others look at a
-//! response only once all of the request has left (java.net.http, httpx). So the rest of a request is taken and dropped
-//! for a time, with windows as large as before, and only then is the stream reset without an error (RFC 9113 §8.1).
+//! An RST_STREAM right behind a response makes some clients lose the response (curl before 8), and others
+//! read a response only once the whole request was sent (java.net.http, httpx). So the rest of a request is
+//! received and dropped for a time, with unchanged windows, and only then is the stream reset with NO_ERROR
+//! (RFC 9113 §8.1).
 
-use super::streams::Remote;
+use super::state::StreamState;
 use super::{Connection, Role};
 use crate::h2::Code;
 
-/// The most that is dropped of the content of a request, in bytes.
+/// Maximum request content that is dropped per stream, in bytes.
 pub const MOST_DROPPED: u32 = 64 * 1024 * 1024;
-/// For how long a stream lingers on which nothing comes, in milliseconds.
+/// Time without content after which a lingering stream is reset, in milliseconds.
 pub const STILL: u64 = 5_000;
-/// For how long it lingers in all, in milliseconds.
+/// Maximum time that a stream lingers, in milliseconds.
 pub const LINGERS: u64 = 30_000;
-/// [`STILL`] once the connection is to end.
+/// Variant of [`STILL`] during shutdown.
 const STILL_AT_THE_END: u64 = 1_000;
 
-/// The streams of a connection that linger.
+/// The lingering streams of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Lingering(Vec<Linger>);
 
-/// A stream that lingers.
+/// Times and amounts of a lingering stream.
 #[derive(Debug)]
 struct Linger {
     id: u32,
-    /// Where the response ends in the output: RST_STREAM is not sent along with it.
+    /// End of the response in the output: RST_STREAM is not sent before it.
     end: u64,
-    /// When it was first looked at, and when content was last seen, in milliseconds.
+    /// Time of the first check, and of the last content, in milliseconds.
     times: Option<(u64, u64)>,
-    /// What was dropped by then.
+    /// Bytes dropped up to the last check.
     dropped: u32,
 }
 
 impl Lingering {
-    /// Its memory, in bytes.
+    /// Allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         self.0.capacity() * size_of::<Linger>()
     }
 }
 
 impl<T> Connection<T> {
-    /// Forgets the streams that linger, as the connection has ended.
+    /// Forgets all lingering streams, as the connection has ended.
     pub(super) fn stop_lingering(&mut self) {
         for linger in std::mem::take(&mut self.lingering.0) {
             self.remove(linger.id, Code::NO_ERROR);
@@ -50,15 +51,15 @@ impl<T> Connection<T> {
 }
 
 impl<T: Default> Connection<T> {
-    /// Forgets a stream, and ends it at once with `code` if it has not ended. A server that has answered needs the rest of
-    /// the request no longer: the stream lingers until the request has ended, or [`Connection::end_lingering`] resets it.
-    /// What the user has of its data and did not release, the peer may send again on the connection. Gives whether it was
+    /// Forgets a stream, and resets it with `code` unless it has ended. If a server has responded in full,
+    /// the stream lingers until the request has ended or [`Connection::end_lingering`] resets it. Data that
+    /// the caller has not released is returned to the connection's window. Returns true if the stream was
     /// known.
     pub fn forget(&mut self, id: u32, code: Code) -> bool {
         let lingers = self.role == Role::Server
             && !self.closing.over
-            && self.streams.live(id).is_some_and(|stream| {
-                stream.lingers = stream.sent_all && stream.remote != Remote::Ended;
+            && self.streams.get(id).is_some_and(|stream| {
+                stream.lingers = stream.state() == StreamState::HalfClosedLocal;
                 stream.lingers
             });
         if !lingers {
@@ -68,18 +69,17 @@ impl<T: Default> Connection<T> {
         if let Some(stream) = self.streams.get(id) {
             stream.user = T::default();
         }
-        let end = self.output.end();
+        let end = self.outgoing.output.end();
         self.lingering.0.push(Linger { id, end, times: None, dropped: 0 });
         true
     }
 
-    /// Forgets the streams that linger and have ended.
+    /// Forgets lingering streams that have ended.
     #[cold]
     pub(super) fn sweep(&mut self) {
         let mut all = std::mem::take(&mut self.lingering.0);
         all.retain(|linger| {
-            let ended =
-                self.streams.peek(linger.id).is_none_or(|stream| !stream.is_live() || stream.has_ended());
+            let ended = self.streams.peek(linger.id).is_none_or(|stream| stream.state().is_closed());
             if ended {
                 self.remove(linger.id, Code::NO_ERROR);
             }
@@ -88,15 +88,15 @@ impl<T: Default> Connection<T> {
         self.lingering.0 = all;
     }
 
-    /// Resets the streams that have lingered for long enough, at `now` in milliseconds. To be called about once a second.
+    /// Resets streams that have lingered long enough, at `now` in milliseconds. Call it about once a second.
     pub fn end_lingering(&mut self, now: u64) {
         if self.lingering.0.is_empty() {
             return;
         }
-        let still = if self.closing.said.is_some() { STILL_AT_THE_END } else { STILL };
+        let still = if self.closing.goaway_sent.is_some() { STILL_AT_THE_END } else { STILL };
         let mut all = std::mem::take(&mut self.lingering.0);
         all.retain_mut(|linger| {
-            let dropped = self.streams.peek(linger.id).map_or(0, |stream| stream.flow.dropped);
+            let dropped = self.streams.peek(linger.id).map_or(0, |stream| stream.flow.dropped.unwrap_or(0));
             let (since, moved) = linger.times.get_or_insert((now, now));
             if dropped != std::mem::replace(&mut linger.dropped, dropped) {
                 *moved = now;
@@ -104,7 +104,7 @@ impl<T: Default> Connection<T> {
             let enough = dropped >= MOST_DROPPED
                 || now.saturating_sub(*moved) >= still
                 || now.saturating_sub(*since) >= LINGERS;
-            let ends = enough && self.output.sent() >= linger.end;
+            let ends = enough && self.outgoing.output.sent() >= linger.end;
             if ends {
                 self.remove(linger.id, Code::NO_ERROR);
             }

@@ -1,42 +1,69 @@
-//! What we send: heads, content, trailers, and the end of streams.
+//! Sending: heads, content, trailers, resets and window updates.
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
 
 use super::encode::{self, Ends};
-use super::streams::{Blocked, Remote, Stream};
+use super::state::{Closure, StreamState};
+use super::streams::{Blocked, Stream};
 use super::{Connection, LAST, MOST_WAITING, ROOM, Role, Unopened};
-use crate::h2::Code;
+use crate::h2::reader::MOST;
+use crate::h2::{Code, Output};
 use crate::head::{Fields, Known, Request};
-use crate::hpack::Encoder;
+use crate::hpack::HpackEncoder;
 
-/// Heads beyond this much output wait for other connections.
+/// Output length from which no stream is opened, in bytes.
 const MOST_OUTPUT: usize = 4 * ROOM;
-/// Data below this size that leaves no window is as small because the peer gave no more.
+/// DATA below this size that exhausts a window is short because of the window.
 const SMALL: usize = 512;
 
+/// Frames and header blocks of ours, as the peer wants them encoded.
+#[derive(Debug)]
+pub(super) struct SendSide {
+    pub(super) encoder: HpackEncoder,
+    pub(super) output: Output,
+    /// SETTINGS_MAX_FRAME_SIZE of the peer, at most [`MOST`].
+    pub(super) max_frame: usize,
+}
+
+impl Default for SendSide {
+    fn default() -> Self {
+        Self { encoder: HpackEncoder::new(), output: Output::default(), max_frame: MOST }
+    }
+}
+
+impl SendSide {
+    /// Appends a header block, which `write` encodes.
+    #[inline]
+    fn fields(&mut self, id: u32, end: bool, write: impl FnOnce(&mut HpackEncoder, &mut Vec<u8>)) {
+        let encoder = &mut self.encoder;
+        self.output.fields(id, end, self.max_frame, |block| write(encoder, block));
+    }
+}
+
 impl<T> Connection<T> {
-    /// Whether another stream can be opened (client): the peer allows one more, and the connection is not about to end.
+    /// Returns true if another stream can be opened (client): the peer permits one more, and the connection
+    /// is not shutting down.
     #[must_use]
     pub fn can_open(&self) -> bool {
         self.takes_streams() && self.streams.active < self.peer.max_streams
     }
 
-    /// Whether streams can be opened, now or when others have ended (client).
+    /// Returns true if streams can be opened, now or after others have ended (client).
     #[must_use]
     pub fn takes_streams(&self) -> bool {
         let closing = &self.closing;
-        let ends = closing.over || closing.said.is_some() || closing.heard.is_some();
-        !ends && self.output.len() < MOST_OUTPUT && self.streams.highest < LAST - 1
+        let ends = closing.over || closing.goaway_sent.is_some() || closing.goaway_received.is_some();
+        !ends && self.outgoing.output.len() < MOST_OUTPUT && self.streams.highest < LAST - 1
     }
 
-    /// Opens a stream with the head of a request (client), and gives its number. `scheme` is `http` or `https`. `length`
-    /// is said where no field says it. `end`: there is no content.
+    /// Opens a stream with the head of a request (client), and returns its number. `scheme` is `http` or
+    /// `https`. `length` is the content length, if no field declares it. `end` is set without content.
     ///
-    /// How many streams the peer allows is for the caller to heed, with [`Connection::can_open`].
+    /// The caller obeys the peer's maximum of streams, by [`Connection::can_open`].
     ///
     /// # Errors
-    /// Why none was opened, and `user` back.
+    /// The reason for which no stream was opened, and `user`.
     pub fn open(
         &mut self,
         user: T,
@@ -53,23 +80,23 @@ impl<T> Connection<T> {
             return Err((Unopened::NoAuthority, user));
         };
         let id = if self.streams.highest == 0 { 1 } else { self.streams.highest + 2 };
-        let windows = (self.peer.stream_window, self.first_room(), self.config.stream_window);
-        let stream = self.streams.insert(id, user, windows, self.output.end());
-        (stream.sent_all, stream.bodiless) = (end, request.method == Method::HEAD);
-        let encoder = &mut self.encoder;
-        self.output.fields(id, end, self.peer.frame, |block| {
-            encode::request(encoder, request, (scheme, host), length, block);
+        let windows = self.initial_windows();
+        let state = if end { StreamState::HalfClosedLocal } else { StreamState::Open };
+        let stream = self.streams.insert(id, user, state, windows, self.outgoing.output.end());
+        stream.bodiless = request.method == Method::HEAD;
+        self.outgoing.fields(id, end, |encoder, block| {
+            encode::request(encoder, request, scheme, host, length, block);
         });
         self.counted.traffic.answer();
         Ok(id)
     }
 
-    /// Sends an interim response (server). Nothing happens where the stream is over.
+    /// Sends an interim response (server). Does nothing if the stream is over.
     pub fn interim(&mut self, id: u32, status: StatusCode, fields: &Fields) {
         self.fields(id, false, |encoder, block| encode::interim(encoder, status, fields, block));
     }
 
-    /// Sends the head of a response (server). Nothing happens where the stream is over.
+    /// Sends the head of a response (server). Does nothing if the stream is over.
     pub fn respond<'d>(&mut self, id: u32, status: StatusCode, fields: &Fields, ends: impl Into<Ends<'d>>) {
         let ends = ends.into();
         self.counted.traffic.answer();
@@ -80,28 +107,28 @@ impl<T> Connection<T> {
             encode::response(encoder, status, fields, ends, block);
         });
         if let Some(stream) = begun {
-            stream.answered = true;
+            stream.responded = true;
         }
     }
 
-    /// Whether the head or the end of a response may be sent, which needs no window (server). Where it may not,
-    /// [`Event::Writable`] says when that changes.
+    /// Returns true if the head or the end of a response may be sent, which needs no window but space in the
+    /// output (server). Otherwise, [`Event::Writable`] reports the change.
     ///
     /// [`Event::Writable`]: super::Event::Writable
-    pub fn has_calm(&mut self, id: u32) -> bool {
-        let calm = self.output.len() < MOST_WAITING;
-        if !calm {
+    pub fn can_respond(&mut self, id: u32) -> bool {
+        let has_space = self.outgoing.output.len() < MOST_WAITING;
+        if !has_space {
             self.streams.await_output(id);
         }
-        calm
+        has_space
     }
 
-    /// How many bytes of content may be sent on a stream now. Where it is 0, [`Event::Writable`] says when that changes,
-    /// unless the stream is over.
+    /// Number of content bytes that may be sent on a stream now. If it is 0, [`Event::Writable`] reports the
+    /// change, unless the stream is over.
     ///
     /// [`Event::Writable`]: super::Event::Writable
     pub fn capacity(&mut self, id: u32) -> usize {
-        let full = self.output.len() >= ROOM;
+        let full = self.outgoing.output.len() >= ROOM;
         let window = self.flow.window;
         let Some(stream) = self.streams.live(id) else { return 0 };
         let room = stream.flow.window.min(window);
@@ -112,24 +139,22 @@ impl<T> Connection<T> {
         }
         stream.flow.blocked = Blocked::No;
         // Both are positive, and bounded by the size of a frame.
-        self.peer.frame.min(room as usize)
+        self.outgoing.max_frame.min(room as usize)
     }
 
-    /// Sends content, at most [`Connection::capacity`] bytes of it; `end`: it is the last. Gives whether the stream is
-    /// still there.
+    /// Sends content, at most [`Connection::capacity`] bytes of it; `end` is set for the last. Returns true
+    /// if the stream still exists.
     ///
     /// # Panics
-    /// Never in release builds; in others if it is more than may be sent.
+    /// In debug builds, if `data` exceeds the capacity.
     pub fn data(&mut self, id: u32, data: Bytes, end: bool) -> bool {
-        let live = self.streams.live_counted(id);
-        let Some((stream, active)) = live.filter(|(stream, _)| !stream.sent_all) else { return false };
-        // No frame is longer than 24 bits can say.
+        let Some((stream, active)) = self.streams.sending(id) else { return false };
+        // A frame has at most 2^24 - 1 bytes.
         let n = data.len() as i64;
         debug_assert!(n == 0 || n <= stream.flow.window.min(self.flow.window), "more than the window");
         self.flow.window -= n;
         stream.flow.window -= n;
         let blocked = stream.flow.window <= 0 || self.flow.window <= 0;
-        stream.sent_all = end;
         match data.len() {
             0 => {}
             small @ ..SMALL if blocked && !(end && self.role == Role::Client) => {
@@ -138,14 +163,14 @@ impl<T> Connection<T> {
             n => self.counted.traffic.data(n),
         }
         if end {
-            stream.settle(active);
+            stream.advance(stream.state().end_local(), active);
         }
         self.streams.turn = id;
-        self.output.data(id, data, end);
+        self.outgoing.output.data(id, data, end);
         true
     }
 
-    /// Sends trailers, which end our direction.
+    /// Sends trailers, which end the stream in our direction.
     pub fn trailers<'f>(&mut self, id: u32, trailers: impl Iterator<Item = (&'f [u8], &'f [u8])>) {
         self.fields(id, true, |encoder, block| encode::trailers(encoder, trailers, block));
     }
@@ -154,86 +179,81 @@ impl<T> Connection<T> {
         &mut self,
         id: u32,
         end: bool,
-        write: impl FnOnce(&mut Encoder, &mut Vec<u8>),
+        write: impl FnOnce(&mut HpackEncoder, &mut Vec<u8>),
     ) -> Option<&mut Stream<T>> {
-        let (stream, active) = self.streams.live_counted(id).filter(|(stream, _)| !stream.sent_all)?;
-        stream.sent_all = end;
-        let encoder = &mut self.encoder;
-        self.output.fields(id, end, self.peer.frame, |block| write(encoder, block));
+        let (stream, active) = self.streams.sending(id)?;
+        self.outgoing.fields(id, end, write);
         if end {
-            stream.settle(active);
+            stream.advance(stream.state().end_local(), active);
         }
         Some(stream)
     }
 
-    /// Ends a stream at once. Nothing happens where it is over.
+    /// Resets a stream. Does nothing if it is over.
     pub fn reset(&mut self, id: u32, code: Code) {
-        let Some(stream) = self.streams.live(id) else { return };
-        if stream.has_ended() {
+        if self.streams.get(id).is_none_or(|stream| stream.state().is_closed()) {
             return;
         }
-        stream.reset = true;
-        self.streams.settle(id);
+        self.streams.advance(id, |_| StreamState::Closed(Closure::ResetByUs));
         self.streams.remember(id);
         self.discard(id);
         if !self.closing.over {
-            self.output.reset(id, code);
+            self.outgoing.output.reset(id, code);
         }
     }
 
-    /// Forgets a stream, and ends it at once with `code` if it has not ended; a server that has answered says so without an
-    /// error (RFC 9113 §8.1). Gives whether it was known.
+    /// Forgets a stream, and resets it with `code` unless it has ended; a server that has responded in full
+    /// uses NO_ERROR (RFC 9113 §8.1). Returns true if the stream was known.
     pub(super) fn remove(&mut self, id: u32, code: Code) -> bool {
         let server = self.role == Role::Server;
         let look = |stream: &Stream<T>| {
-            let code = if server && stream.sent_all { Code::NO_ERROR } else { code };
-            let held = (stream.flow.held, stream.flow.apart);
-            (held, stream.flow.grown, (stream.is_live() && !stream.has_ended()).then_some(code))
+            let code = if server && !stream.state().sends() { Code::NO_ERROR } else { code };
+            let flow = &stream.flow;
+            (flow.held, flow.apart, flow.grown, (!stream.state().is_closed()).then_some(code))
         };
-        let Some((held, grown, reset)) = self.streams.remove(id, look) else { return false };
+        let Some((held, apart, grown, reset)) = self.streams.remove(id, look) else { return false };
         self.growth.withdraw(grown);
         if let Some(code) = reset {
             self.streams.remember(id);
             if !self.closing.over {
-                self.output.reset(id, code);
+                self.outgoing.output.reset(id, code);
             }
         }
-        self.used_of(held);
+        self.release_held(held, apart);
         true
     }
 
-    /// The user reads nothing more of a stream, and has dropped what it had of its data: the peer may send as much again,
-    /// here and on others. [`MOST_DROPPED`] bytes of a stream are dropped, so that a peer that waits for a window before it
-    /// looks at the response gets both.
+    /// Drops the data that the caller holds of a stream, and all data to come: it is returned to the windows.
+    /// Up to [`MOST_DROPPED`] bytes are dropped, so that a peer that waits for a window before it reads the
+    /// response gets both.
     ///
     /// [`MOST_DROPPED`]: super::MOST_DROPPED
     pub fn discard(&mut self, id: u32) {
         let Some(stream) = self.streams.get(id) else { return };
-        stream.flow.wanted = false;
         let n = std::mem::take(&mut stream.flow.held);
-        stream.flow.dropped = stream.flow.dropped.saturating_add(n);
+        stream.flow.dropped = Some(stream.flow.dropped.unwrap_or(0).saturating_add(n));
         stream.flow.owed += n;
-        let held = (n, stream.flow.apart);
-        self.say_window(id);
-        self.used_of(held);
+        let apart = stream.flow.apart;
+        self.announce_window(id);
+        self.release_held(n, apart);
     }
 
-    /// The user has used `n` bytes of a stream's data: the peer may send as much again.
+    /// Returns `n` consumed bytes of a stream's data to the windows.
     pub fn release(&mut self, id: u32, n: usize) {
         let Some(stream) = self.streams.get(id) else { return };
-        // No more than the window was given.
+        // At most the window that was granted.
         let n = (n as u32).min(stream.flow.held);
         stream.flow.held -= n;
         stream.flow.owed += n;
-        let used = (n, stream.flow.apart);
-        let less = stream.flow.follow_user();
+        let apart = stream.flow.apart;
+        let less = stream.flow.follow_user(self.growth.share());
         self.growth.withdraw(less);
-        self.say_window(id);
-        self.used_of(used);
+        self.announce_window(id);
+        self.release_held(n, apart);
     }
 
-    /// What the user has of a stream's data may be taken out of the window of the connection from now on, by
-    /// [`Connection::lend`]: it has it for long, and other streams are not to wait for that.
+    /// Lets [`Connection::lend`] take the data that the caller holds of a stream out of the connection's
+    /// window: it will be held for long, and must not block other streams.
     pub fn set_apart(&mut self, id: u32) {
         let Some(stream) = self.streams.get(id) else { return };
         if !std::mem::replace(&mut stream.flow.apart, true) {
@@ -241,24 +261,25 @@ impl<T> Connection<T> {
         }
     }
 
-    /// How many bytes of streams that are apart are within the window of the connection.
+    /// Bytes held on streams set apart that are still within the connection's window.
     #[must_use]
     pub fn lendable(&self) -> usize {
         (self.flow.apart - self.flow.lent) as usize
     }
 
-    /// Lets the peer send as much again on the connection as there is of streams that are apart, `most` bytes at the most:
-    /// they are not given back once more when they are released. The windows of the streams bound how much there can be.
+    /// Reopens the connection's window by up to `most` bytes that are held on streams set apart; they are not
+    /// returned again when they are released. The windows of the streams bound the total.
     pub fn lend(&mut self, most: usize) {
-        // Not more than there is.
+        // At most what is held.
         let n = self.lendable().min(most) as u32;
         self.flow.lent += n;
-        self.used(n);
+        self.release_window(n);
     }
 
-    /// How much data of the peer's there may be on a stream at a time, sent and not released: at least
-    /// [`Config::stream_window`], with which it begins. A larger window is said to the peer at once, in one frame for all
-    /// of it; a smaller one takes effect as data is released. Gives what there may be now.
+    /// Sets the maximum of a stream's data that is sent and not released: at least [`Config::stream_window`],
+    /// the initial value. A larger window is announced at once, in one frame; a smaller one takes effect as
+    /// data is released. Returns the current maximum. Nothing is measured before data of the larger window is
+    /// released: a caller that takes nothing of it needs no larger one still.
     ///
     /// [`Config::stream_window`]: super::Config::stream_window
     pub fn set_window(&mut self, id: u32, target: u32) -> u32 {
@@ -273,45 +294,58 @@ impl<T> Connection<T> {
             flow.target = target;
         }
         let target = flow.target;
-        self.say_window(id);
+        self.open_window(id);
         target
     }
 
-    /// Tells the peer of what it may send again on a stream, if that is worth a frame.
-    pub(super) fn say_window(&mut self, id: u32) {
-        let Some(stream) = self.streams.get(id) else { return };
-        let half = stream.flow.target / 2;
-        let open = stream.is_live() && stream.remote != Remote::Ended && stream.flow.is_open();
-        if stream.flow.owed >= half && open {
-            let owed = std::mem::take(&mut stream.flow.owed);
-            let ahead = stream.flow.room;
-            stream.flow.room += i64::from(owed);
-            self.output.window(id, owed);
+    /// Sends WINDOW_UPDATE for a stream if the amount is worth a frame, and measures the path now and then.
+    pub(super) fn announce_window(&mut self, id: u32) {
+        if let Some(ahead) = self.open_window(id) {
             self.probe_stream(id, ahead);
         }
     }
 
-    /// The peer has sent all of a stream, which needs no window any more.
-    pub(super) fn ended(&mut self, id: u32) {
-        let Some(stream) = self.streams.get(id) else { return };
-        stream.remote = Remote::Ended;
-        self.growth.withdraw(std::mem::take(&mut stream.flow.grown));
-        self.streams.settle(id);
+    /// Sends WINDOW_UPDATE for a stream if the amount is worth a frame; returns the window that was left then.
+    fn open_window(&mut self, id: u32) -> Option<i64> {
+        let stream = self.streams.get(id)?;
+        let open = stream.state().receives() && stream.flow.is_open();
+        if stream.flow.owed < stream.flow.worth_announcing() || !open {
+            return None;
+        }
+        self.inherit(id);
+        let flow = &mut self.streams.get(id)?.flow;
+        let (owed, ahead) = (std::mem::take(&mut flow.owed), flow.room);
+        flow.room += i64::from(owed);
+        self.outgoing.output.window(id, owed);
+        Some(ahead)
     }
 
-    /// What the windows let the user send on a stream now: nothing where it is not more than 0.
+    /// Returns the unused window of a stream after the peer has sent everything.
+    pub(super) fn close_window(&mut self, id: u32) {
+        let Some(stream) = self.streams.get(id) else { return };
+        self.growth.withdraw(std::mem::take(&mut stream.flow.grown));
+        self.streams.advance(id, StreamState::end_remote);
+    }
+
+    /// Number of bytes that the windows permit on a stream now; may be negative.
     #[must_use]
     pub fn window(&self, id: u32) -> i64 {
         self.streams.peek(id).map_or(0, |stream| stream.flow.window.min(self.flow.window))
     }
 
-    /// The window of the connection for what we send.
+    /// Send window of the connection.
     #[must_use]
     pub fn connection_window(&self) -> i64 {
         self.flow.window
     }
 
-    /// How much of the peer's content the user has: it has come, and was not released.
+    /// Content bytes of a stream that the caller holds.
+    #[must_use]
+    pub fn unreleased_of(&self, id: u32) -> usize {
+        self.streams.peek(id).map_or(0, |stream| stream.flow.held as usize)
+    }
+
+    /// Content bytes of the peer that the caller holds: received and not released.
     pub fn unreleased(&self) -> usize {
         let window = i64::from(self.config.connection_window) + i64::from(self.growth.credit());
         let left = window - self.flow.room - i64::from(self.flow.owed);
@@ -319,26 +353,26 @@ impl<T> Connection<T> {
         left.max(0) as usize + self.flow.lent as usize
     }
 
-    /// The user has used so many bytes of a stream, which may be apart.
-    fn used_of(&mut self, (n, apart): (u32, bool)) {
+    /// Accounts `n` released bytes of a stream, which may be set apart.
+    fn release_held(&mut self, n: u32, apart: bool) {
         let mut lent = 0;
         if apart {
             self.flow.apart -= n;
-            // What is not there any more is not lent any more, and was given back before.
+            // Bytes that are gone are not lent any more, and were returned to the window before.
             lent = self.flow.lent.saturating_sub(self.flow.apart);
             self.flow.lent -= lent;
         }
-        self.used(n - lent);
+        self.release_window(n - lent);
     }
 
-    /// The user has used `n` bytes of the connection's window.
-    fn used(&mut self, n: u32) {
+    /// Accounts `n` released bytes in the connection's window.
+    fn release_window(&mut self, n: u32) {
         if self.config.shared_window {
             self.give_back(n);
         }
     }
 
-    /// The peer may send `n` bytes more on the connection.
+    /// Returns `n` bytes to the connection's receive window.
     pub(super) fn give_back(&mut self, n: u32) {
         let n = self.growth.absorb(n);
         let flow = &mut self.flow;
@@ -346,7 +380,7 @@ impl<T> Connection<T> {
         if flow.owed >= self.config.connection_window / 2 && !self.closing.over {
             let ahead = flow.room;
             flow.room += i64::from(flow.owed);
-            self.output.window(0, std::mem::take(&mut flow.owed));
+            self.outgoing.output.window(0, std::mem::take(&mut flow.owed));
             self.probe_all(ahead);
         }
     }

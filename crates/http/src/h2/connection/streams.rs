@@ -1,15 +1,19 @@
 //! The streams of a connection (RFC 9113 §5.1).
 
+mod flow;
+
 use std::collections::VecDeque;
 
-use super::{Event, Handler, MOST_DROPPED};
+use super::state::{Closure, StreamState};
+use super::{Event, Handler};
 use crate::h2::{Priority, Rank};
+pub(super) use flow::{Blocked, InitialWindows, StreamFlow};
 
-/// How many of the streams that we reset are remembered at the least: what was under way for them is no fault.
+/// Minimum number of reset streams that are remembered: frames under way for them are no violation.
 const RESET: usize = 128;
-/// How much memory for streams is kept while there are none.
+/// Number of slots that are kept while there are no streams.
 const KEPT: usize = 16;
-/// How many places of streams are remembered, so that they need not be searched for.
+/// Number of cached slot indices, which save a search by stream number.
 const HINTS: usize = 64;
 
 /// A stream that was opened and not forgotten.
@@ -17,186 +21,94 @@ const HINTS: usize = 64;
 pub(super) struct Stream<T> {
     pub(super) id: u32,
     pub(super) user: T,
-    /// What is to come of the peer.
-    pub(super) remote: Remote,
-    /// Whether our end was sent, and whether the stream was ended at once by either side.
-    pub(super) sent_all: bool,
-    pub(super) reset: bool,
-    /// Whether it was the peer that has ended it at once.
-    pub(super) by_peer: bool,
-    /// Whether our final head was sent (server).
-    pub(super) answered: bool,
-    /// Set once the user has forgotten it while the request goes on (server).
+    /// Changed by [`Stream::advance`], which keeps the count of open streams.
+    state: StreamState,
+    /// Set once the final head of the response was sent (server) or received (client).
+    pub(super) responded: bool,
+    /// Set once the caller has forgotten the stream while the request goes on (server).
     pub(super) lingers: bool,
-    /// Whether it counts as open.
-    counted: bool,
-    /// Whether the response has no content whatever its fields say: the request was HEAD.
+    /// Set if the response has no content whatever its fields declare: the request was HEAD.
     pub(super) bodiless: bool,
-    /// What goes before others (server).
+    /// Priority of the response (server).
     pub(super) priority: Priority,
-    /// How many interim responses came.
+    /// Number of interim responses received.
     pub(super) interim: u16,
-    /// What is left of a length that was said.
+    /// Remaining bytes of a declared content length.
     pub(super) length: Option<u64>,
     pub(super) flow: StreamFlow,
-    /// Where its head begins in the output.
+    /// Offset of its head in the output.
     pub(super) begin: u64,
 }
 
-/// The windows of a stream.
-#[derive(Debug)]
-pub(super) struct StreamFlow {
-    /// What we may send.
-    pub(super) window: i64,
-    /// What the peer may send.
-    pub(super) room: i64,
-    /// What the user has and did not release, and what it released and the peer was not told.
-    pub(super) held: u32,
-    pub(super) owed: u32,
-    /// What these three and what is said come to: how much of the peer's data there may be at a time.
-    pub(super) target: u32,
-    /// How much of that the window of the connection is larger by.
-    pub(super) grown: u32,
-    /// What the user waits for to send more.
-    pub(super) blocked: Blocked,
-    /// Whether the user reads what comes, and how much was dropped since it does not.
-    pub(super) wanted: bool,
-    pub(super) dropped: u32,
-    /// Whether what the user has may be taken out of the window of the connection.
-    pub(super) apart: bool,
-}
-
-/// What a stream waits for to send more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blocked {
-    /// Nothing.
-    No,
-    /// That what was written leaves.
-    Output,
-    /// That, and windows.
-    Windows,
-}
-
-/// What is to come of the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remote {
-    /// The final head.
-    Head,
-    /// Content, or its end.
-    Content,
-    /// Nothing.
-    Ended,
-}
-
-/// All of them.
+/// All known streams of a connection.
 #[derive(Debug)]
 pub(super) struct Streams<T> {
-    /// Their places, by their numbers, which only grow.
+    /// Slots by stream number, which only grows.
     ids: Vec<(u32, usize)>,
     slots: Vec<Option<Stream<T>>>,
     free: Vec<usize>,
-    /// Places of streams by the last digits of their numbers, or of others.
+    /// Cached slots by the last digits of stream numbers; entries may be stale.
     hints: [u8; HINTS],
-    /// How many are open for one side or both.
+    /// Number of streams that are not closed.
     pub(super) active: usize,
-    /// The highest that was opened.
+    /// Highest stream number opened.
     pub(super) highest: u32,
-    /// Those that we have reset, the latest last.
+    /// Streams that we have reset, the latest last.
     ours: VecDeque<u32>,
-    /// How many of those are remembered.
+    /// Maximum length of that list.
     remembered: usize,
-    /// The stream that has written last: those behind it are called first.
+    /// The stream that has written last: those behind it come first.
     pub(super) turn: u32,
-    /// Whether a stream ever had a priority of its own.
+    /// Set once any stream had a priority of its own.
     prioritized: bool,
-    /// Whether some streams wait for what was written to leave, or for the window of the connection.
+    /// Set while streams wait for space in the output, or for the connection's window.
     output_awaited: bool,
     pub(super) window_awaited: bool,
-    /// Set when a stream that lingers is over.
+    /// Set when a lingering stream is over.
     pub(super) swept_for: bool,
-}
-
-impl StreamFlow {
-    /// Whether the peer is to have a window: somebody reads what comes, or it may be dropped.
-    pub(super) fn is_open(&self) -> bool {
-        self.wanted || self.dropped < MOST_DROPPED
-    }
-}
-
-impl StreamFlow {
-    /// Wants less where the user is slower than the peer. Gives how much less the connection needs.
-    pub(super) fn follow_user(&mut self) -> u32 {
-        let keeps_up = self.grown == 0 || self.held <= self.target / 2;
-        if keeps_up { 0 } else { self.narrow((self.target / 2).max(self.target - self.grown)) }
-    }
-
-    /// Wants no more than `target`, as far as the peer was not told of more. Gives how much less the connection needs.
-    pub(super) fn narrow(&mut self, target: u32) -> u32 {
-        let less = self.target.saturating_sub(target).min(self.owed);
-        self.target -= less;
-        self.owed -= less;
-        let grown = less.min(self.grown);
-        self.grown -= grown;
-        grown
-    }
 }
 
 impl<T> Stream<T> {
     #[inline]
-    fn new(id: u32, user: T, (window, room, target): (i64, i64, u32), begin: u64) -> Self {
+    fn new(id: u32, user: T, state: StreamState, windows: InitialWindows, begin: u64) -> Self {
         Self {
             id,
             user,
-            remote: Remote::Head,
-            sent_all: false,
-            reset: false,
-            by_peer: false,
-            answered: false,
+            state,
+            responded: false,
             lingers: false,
-            counted: true,
             bodiless: false,
             priority: Priority::default(),
             interim: 0,
             length: None,
-            flow: StreamFlow {
-                window,
-                room,
-                held: 0,
-                owed: 0,
-                target,
-                grown: 0,
-                blocked: Blocked::No,
-                wanted: true,
-                dropped: 0,
-                apart: false,
-            },
+            flow: StreamFlow::new(windows),
             begin,
         }
     }
 
-    /// Counts it out if it is over for both sides.
+    /// State of the stream (RFC 9113 §5.1).
     #[inline]
-    pub(super) fn settle(&mut self, active: &mut usize) {
-        let over = self.reset || self.has_ended();
-        if over && std::mem::replace(&mut self.counted, false) {
-            *active -= 1;
-        }
+    pub(super) fn state(&self) -> StreamState {
+        self.state
     }
 
-    /// Whether both sides have sent all.
+    /// Moves the stream to its next state; `active` is the number of streams that are not closed.
     #[inline]
-    pub(super) fn has_ended(&self) -> bool {
-        self.sent_all && self.remote == Remote::Ended
+    pub(super) fn advance(&mut self, next: StreamState, active: &mut usize) {
+        *active -= usize::from(next.is_closed() && !self.state.is_closed());
+        self.state = next;
     }
 
-    /// Whether neither side has ended it at once.
-    pub(super) fn is_live(&self) -> bool {
-        !self.reset
+    /// Returns true while content is outstanding whose predecessors the caller takes before half of the
+    /// window is full.
+    pub(super) fn keeps_up(&self) -> bool {
+        let flow = &self.flow;
+        self.state.receives() && flow.dropped.is_none() && flow.held <= flow.target / 2
     }
 }
 
 impl<T> Streams<T> {
-    /// None yet. About `most` at a time are expected.
+    /// No streams yet. About `most` concurrent ones are expected.
     pub(super) fn new(most: usize) -> Self {
         Self {
             ids: Vec::new(),
@@ -215,15 +127,17 @@ impl<T> Streams<T> {
         }
     }
 
-    /// Adds a stream, whose number is higher than all before. Its windows: what we may send, what the peer may send now, and
-    /// what it may at a time. `begin`: where its head begins in the output.
+    /// Adds a stream with the highest number so far. `begin` is the offset of its head in the
+    /// output.
     pub(super) fn insert(
         &mut self,
         id: u32,
         user: T,
-        windows: (i64, i64, u32),
+        state: StreamState,
+        windows: InitialWindows,
         begin: u64,
     ) -> &mut Stream<T> {
+        debug_assert!(!state.is_closed() && state != StreamState::Idle, "a new stream is {state:?}");
         debug_assert!(self.ids.last().is_none_or(|(last, _)| *last < id), "numbers of streams only grow");
         self.active += 1;
         self.highest = id;
@@ -232,12 +146,12 @@ impl<T> Streams<T> {
             self.slots.len() - 1
         });
         self.ids.push((id, place));
-        // One that is too large is found out by the number that stands there.
+        // A truncated index is detected by the stream number in its slot.
         self.hints[hint(id)] = place as u8;
-        self.slots[place].insert(Stream::new(id, user, windows, begin))
+        self.slots[place].insert(Stream::new(id, user, state, windows, begin))
     }
 
-    /// The place of a stream.
+    /// Slot of a stream.
     #[inline]
     fn find(&self, id: u32) -> Option<usize> {
         let place = usize::from(self.hints[hint(id)]);
@@ -262,33 +176,44 @@ impl<T> Streams<T> {
         self.slots[place].as_mut()
     }
 
-    /// A stream that was not ended at once, and the count of those that are open.
+    /// A stream on which we may send, and the number of streams that are not closed.
     #[inline]
-    pub(super) fn live_counted(&mut self, id: u32) -> Option<(&mut Stream<T>, &mut usize)> {
+    pub(super) fn sending(&mut self, id: u32) -> Option<(&mut Stream<T>, &mut usize)> {
         let place = self.find(id)?;
-        let stream = self.slots[place].as_mut().filter(|stream| !stream.reset)?;
+        let stream = self.slots[place].as_mut().filter(|stream| stream.state.sends())?;
         Some((stream, &mut self.active))
     }
 
-    /// A stream to look at, unless it is forgotten.
+    /// A stream on which the peer may send.
+    #[inline]
+    pub(super) fn receiving(&mut self, id: u32) -> Option<&mut Stream<T>> {
+        self.get(id).filter(|stream| stream.state.receives())
+    }
+
+    /// Shared reference to a stream, unless it is forgotten.
     #[inline]
     pub(super) fn peek(&self, id: u32) -> Option<&Stream<T>> {
         self.slots[self.find(id)?].as_ref()
     }
 
-    /// A stream that was not ended at once.
+    /// A stream that neither side has aborted.
     #[inline]
     pub(super) fn live(&mut self, id: u32) -> Option<&mut Stream<T>> {
-        self.get(id).filter(|stream| stream.is_live())
+        self.get(id).filter(|stream| !stream.state.is_aborted())
     }
 
-    /// All of them, in their order.
+    /// All streams, in no particular order.
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut Stream<T>> {
-        // The order of places is that of no use to anybody but the one of numbers costs more.
+        // The order of slots is cheaper than that of stream numbers.
         self.slots.iter_mut().flatten()
     }
 
-    /// The same to look at.
+    /// All streams, and the number of those that are not closed.
+    pub(super) fn all_counted(&mut self) -> (impl Iterator<Item = &mut Stream<T>>, &mut usize) {
+        (self.slots.iter_mut().flatten(), &mut self.active)
+    }
+
+    /// Shared references to all streams, in no particular order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Stream<T>> {
         self.slots.iter().flatten()
     }
@@ -297,21 +222,32 @@ impl<T> Streams<T> {
         self.ids.is_empty()
     }
 
-    /// How many are known, those that have ended with them.
+    /// Number of known streams, including ended ones.
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Counts a stream out that is over for both sides.
-    pub(super) fn settle(&mut self, id: u32) {
+    /// Moves a stream to its next state.
+    pub(super) fn advance(&mut self, id: u32, next: impl FnOnce(StreamState) -> StreamState) {
         let Some(place) = self.find(id) else { return };
         if let Some(stream) = &mut self.slots[place] {
-            stream.settle(&mut self.active);
-            self.swept_for |= stream.lingers;
+            stream.advance(next(stream.state), &mut self.active);
+            self.swept_for |= stream.lingers && stream.state.is_closed();
         }
     }
 
-    /// Forgets a stream, after a last look at it.
+    /// State of a stream, as far as its number is remembered.
+    pub(super) fn state(&self, id: u32) -> StreamState {
+        match self.peek(id) {
+            Some(stream) => stream.state,
+            // The numbers of clients are odd (RFC 9113 §5.1.1), and servers open no streams.
+            None if id.is_multiple_of(2) || id > self.highest => StreamState::Idle,
+            None if self.ours.contains(&id) => StreamState::Closed(Closure::ResetByUs),
+            None => StreamState::Closed(Closure::Forgotten),
+        }
+    }
+
+    /// Forgets a stream, after a last call of `look`.
     pub(super) fn remove<R>(&mut self, id: u32, look: impl FnOnce(&Stream<T>) -> R) -> Option<R> {
         let place = self.find(id)?;
         let at = match self.ids.first() {
@@ -321,7 +257,7 @@ impl<T> Streams<T> {
         self.ids.remove(at);
         self.free.push(place);
         let stream = self.slots[place].as_ref()?;
-        self.active -= usize::from(stream.counted);
+        self.active -= usize::from(!stream.state.is_closed());
         let seen = look(stream);
         self.slots[place] = None;
         Some(seen)
@@ -335,12 +271,7 @@ impl<T> Streams<T> {
         self.ours.push_back(id);
     }
 
-    /// Whether we have reset a stream, not long ago.
-    pub(super) fn is_ours(&self, id: u32) -> bool {
-        self.ours.contains(&id)
-    }
-
-    /// Notes that a stream waits, for windows or for what was written to leave.
+    /// Records that a stream waits for windows or for space in the output.
     pub(super) fn await_output(&mut self, id: u32) {
         if let Some(stream) = self.get(id) {
             stream.flow.blocked = Blocked::Output;
@@ -348,8 +279,8 @@ impl<T> Streams<T> {
         }
     }
 
-    /// Tells the streams that wait that more may be sent, where the window of the connection is `window`: in the order of
-    /// their priorities, and among equals those first whose turn it is.
+    /// Reports to waiting streams that more may be sent, with the connection's window at `window`: in the
+    /// order of their priorities and, among equals, in turns.
     pub(super) fn call<H: Handler<T> + ?Sized>(&mut self, window: i64, on: &mut H) {
         if !(self.output_awaited || self.window_awaited && window > 0) {
             return;
@@ -358,8 +289,10 @@ impl<T> Streams<T> {
         let next = self.ids.partition_point(|(id, _)| *id <= self.turn);
         let turns = (next..self.ids.len()).chain(0..next);
         if !self.prioritized {
-            return turns
-                .for_each(|at| self.window_awaited |= !call_one(self.ids[at], &mut self.slots, window, on));
+            return turns.for_each(|at| {
+                let (id, place) = self.ids[at];
+                self.window_awaited |= !call_one(id, place, &mut self.slots, window, on);
+            });
         }
         let rank = |(id, place): (u32, usize)| {
             let stream = self.slots[place].as_ref()?;
@@ -367,18 +300,19 @@ impl<T> Streams<T> {
         };
         let mut all: Vec<_> = turns.filter_map(|at| rank(self.ids[at])).collect();
         all.sort_by_key(|(rank, _)| *rank);
-        for (_, one) in all {
-            self.window_awaited |= !call_one(one, &mut self.slots, window, on);
+        for (_, (id, place)) in all {
+            self.window_awaited |= !call_one(id, place, &mut self.slots, window, on);
         }
     }
 
-    /// The place of a stream among those that wait for so many milliseconds; none where there are no priorities.
+    /// Rank of a stream among those that have waited for `waits` milliseconds; `None` if no stream has a
+    /// priority.
     pub(super) fn rank(&self, id: u32, waits: u64) -> Option<Rank> {
         let stream = self.peek(id).filter(|_| self.prioritized)?;
         Some(stream.priority.rank(id, false, waits))
     }
 
-    /// Whether a less urgent stream waits to send.
+    /// Returns true if a less urgent stream waits to send.
     pub(super) fn goes_before_others(&self, id: u32) -> bool {
         let waits = |flow: &StreamFlow| flow.blocked != Blocked::No && flow.window > 0;
         self.prioritized
@@ -388,7 +322,7 @@ impl<T> Streams<T> {
             })
     }
 
-    /// A stream gets another priority than it had.
+    /// Changes the priority of a stream.
     pub(super) fn prioritize(&mut self, id: u32, other: impl FnOnce(Priority) -> Priority) {
         if let Some(stream) = self.get(id) {
             stream.priority = other(stream.priority);
@@ -396,14 +330,14 @@ impl<T> Streams<T> {
         }
     }
 
-    /// Gives memory back where there are no streams, but for `keep`.
+    /// Releases memory while there are no streams; `keep` preserves [`KEPT`] slots.
     pub(super) fn rest(&mut self, keep: bool) {
         if self.ids.is_empty() && (self.slots.len() > KEPT || !keep) {
             (self.ids, self.slots, self.free) = (Vec::new(), Vec::new(), Vec::new());
         }
     }
 
-    /// How much memory it has, in bytes.
+    /// Allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         self.slots.capacity() * size_of::<Option<Stream<T>>>()
             + self.ids.capacity() * size_of::<(u32, usize)>()
@@ -411,10 +345,11 @@ impl<T> Streams<T> {
     }
 }
 
-/// Tells a stream that more may be sent, if it waits for that and the window of the connection is open; whether it need not
-/// be told again.
+/// Reports to a stream that more may be sent, if it waits and the connection's window is open; returns true
+/// if it need not be reported again.
 fn call_one<T, H: Handler<T> + ?Sized>(
-    (id, place): (u32, usize),
+    id: u32,
+    place: usize,
     slots: &mut [Option<Stream<T>>],
     window: i64,
     on: &mut H,
@@ -422,7 +357,7 @@ fn call_one<T, H: Handler<T> + ?Sized>(
     let Some(stream) = &mut slots[place] else { return true };
     match stream.flow.blocked {
         Blocked::No => return true,
-        // It is called when its own window opens.
+        // Reported when its own window opens.
         Blocked::Windows if stream.flow.window <= 0 => return true,
         Blocked::Windows if window <= 0 => return false,
         Blocked::Windows | Blocked::Output => {}
@@ -432,7 +367,7 @@ fn call_one<T, H: Handler<T> + ?Sized>(
     true
 }
 
-/// Where the place of a stream is remembered. The numbers of a peer's streams are all odd.
+/// Index of a stream's cached slot. The numbers of a peer's streams are all odd.
 const fn hint(id: u32) -> usize {
     (id >> 1) as usize % HINTS
 }

@@ -1,16 +1,16 @@
-//! What a block of fields comes to.
+//! Conversion of field sections.
 
 use super::*;
-use crate::hpack::{Decoder, Encoder, Indexing};
+use crate::hpack::{HpackDecoder, HpackEncoder, Indexing};
 
-/// A section of these fields, as they come over a connection.
+/// A section with these fields, HPACK-coded and decoded.
 fn section(fields: &[(&str, &str)], most: usize) -> FieldSection {
-    let (mut encoder, mut block) = (Encoder::new(), Vec::new());
+    let (mut encoder, mut block) = (HpackEncoder::new(), Vec::new());
     for (name, value) in fields {
         encoder.field(name.as_bytes(), value.as_bytes(), Indexing::Yes, &mut block);
     }
     let mut section = FieldSection::new(Fields::new(), most);
-    Decoder::new(4096).decode(&block, |field| section.take(field)).unwrap();
+    HpackDecoder::new(4096).decode(&block, |field| section.take(field)).unwrap();
     let size: usize = fields.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
     assert_eq!(section.size(), size);
     section
@@ -31,7 +31,7 @@ fn text(fields: &Fields) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_request_is_what_its_fields_say() {
+fn a_request_has_its_fields() {
     let fields = [&GET[..], &[("cookie", "a"), ("x-a", "1"), ("cookie", "b")]].concat();
     let (head, control) = request(&fields, 1000).unwrap();
     assert_eq!((head.method.as_str(), head.version), ("GET", Version::HTTP_2));
@@ -46,7 +46,7 @@ fn a_request_is_what_its_fields_say() {
     assert_eq!(out, b"GET /x?y HTTP/1.1\r\nhost: a.test\r\ncookie: a\r\nx-a: 1\r\ncookie: b\r\n");
 }
 
-/// A `Host` beside `:authority` stays as it came, and so does one without.
+/// A `Host` beside `:authority` is kept, and so is one without.
 #[test]
 fn the_authority_is_the_host_unless_there_is_one() {
     let (head, _) = request(&[&GET[..], &[("host", "A.test:443")]].concat(), 1000).unwrap();
@@ -62,7 +62,7 @@ fn the_authority_is_the_host_unless_there_is_one() {
 }
 
 #[test]
-fn what_is_malformed_is_no_request() {
+fn malformed_requests() {
     for at in 0..GET.len() {
         let mut less = GET.to_vec();
         let gone = less.remove(at);
@@ -79,7 +79,7 @@ fn what_is_malformed_is_no_request() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told_apart_from_what_is_malformed() {
+fn unserved_requests_are_not_malformed() {
     for (name, value, fault) in
         [(":path", "/a#b", Http1Fault::TargetFragment), (":scheme", "ftp", Http1Fault::TargetForm)]
     {
@@ -91,7 +91,7 @@ fn what_cannot_be_served_is_told_apart_from_what_is_malformed() {
 }
 
 #[test]
-fn connect_has_an_authority_and_nothing_else_unless_it_says_a_protocol() {
+fn connect_has_only_an_authority_without_a_protocol() {
     let plain = [(":method", "CONNECT"), (":authority", "a.test:1")];
     let (head, control) = request(&plain, 1000).unwrap();
     assert_eq!((head.authority(), head.target(), control.scheme), (Some("a.test:1"), "/", None));
@@ -105,7 +105,7 @@ fn connect_has_an_authority_and_nothing_else_unless_it_says_a_protocol() {
 }
 
 #[test]
-fn what_is_too_large_is_a_request_all_the_same() {
+fn a_too_large_section_is_still_a_request() {
     let large = "y".repeat(900);
     for fields in [
         [&GET[..], &[("x", &large[..])]].concat(),
@@ -148,22 +148,22 @@ fn a_response_has_a_status() {
     }
 }
 
-/// The memory of one head is that of the next.
+/// Memory is reused from head to head.
 #[test]
-fn memory_is_used_again() {
+fn memory_is_reused() {
     let (mut head, _) = request(&GET, 1000).unwrap();
     let memory = head.fields.memory();
     let mut section = FieldSection::new(std::mem::take(&mut head.fields), 1000);
-    let mut decoder = Decoder::new(4096);
+    let mut decoder = HpackDecoder::new(4096);
     decoder.decode(&[0x82, 0x87, 0x84], |field| section.take(field)).unwrap();
     assert!(section.request(&mut head).is_some());
     assert_eq!((head.target(), head.authority(), head.fields.len()), ("/", None, 0));
     assert_eq!(head.fields.memory(), memory);
 }
 
-/// A rule of a route for `Host` holds for servers of HTTP/2 as well, however the client came.
+/// A rule that changes `Host` applies to HTTP/2 servers, however the request was received.
 #[test]
-fn what_host_is_changed_to_is_what_a_server_is_asked_for() {
+fn a_changed_host_becomes_the_authority() {
     for fields in [&GET[..], &[&GET[..], &[("host", "A.test:443")]].concat()] {
         let (mut head, _) = request(fields, 1000).unwrap();
         head.settle_host();

@@ -1,4 +1,4 @@
-//! The tables against a decoder that goes bit by bit, and every symbol in every place.
+//! The tables against a bitwise decoder, with every symbol at every position.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn coded(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// RFC 7541 §5.2 read aloud: bits are put together until they are a code.
+/// A literal implementation of RFC 7541 §5.2: collects bits until they are a code.
 fn slow(coded: &[u8]) -> Result<Vec<u8>, HpackFault> {
     let (mut out, mut code, mut bits) = (Vec::new(), 0, 0_u8);
     for at in 0..coded.len() * 8 {
@@ -39,7 +39,7 @@ fn slow(coded: &[u8]) -> Result<Vec<u8>, HpackFault> {
 
 #[test]
 fn codes_are_those_of_the_appendix() {
-    // Of each length one, the first of the block where the appendix has several.
+    // One code per length, the first where the appendix has several.
     let codes = [
         (b'0', 0x0, 5),
         (b' ', 0x14, 6),
@@ -90,11 +90,11 @@ fn every_pair_of_symbols_is_read_back_behind_every_number_of_bits() {
     }
 }
 
-/// Coded bytes, and what they are.
+/// Coded bytes, and the expected result.
 type End = (&'static [u8], Result<&'static [u8], HpackFault>);
 
 #[test]
-fn ends_that_are_not_allowed() {
+fn invalid_padding() {
     use HpackFault::{HuffmanEnd, HuffmanPadding, HuffmanPaddingTooLong};
     let cases: [End; 12] = [
         (&[], Ok(b"")),
@@ -116,7 +116,7 @@ fn ends_that_are_not_allowed() {
     }
 }
 
-/// Coded text with bytes changed, so that most of it is read before the fault.
+/// Coded text with changed bytes, most of which decodes before the fault.
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
     let text = prop::collection::vec(prop_oneof![4 => 0x20_u8..0x7f, 1 => any::<u8>()], 0..60);
     (
@@ -140,12 +140,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_was_encoded_is_read_back(text in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn strings_round_trip(text in prop::collection::vec(any::<u8>(), 0..300)) {
         prop_assert_eq!(fast(&coded(&text)), Ok(text));
     }
 
     #[test]
-    fn words_and_bits_read_the_same(
+    fn decoders_agree(
         bytes in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..60),
             prop::collection::vec(prop_oneof![Just(0xff_u8), any::<u8>()], 0..60),

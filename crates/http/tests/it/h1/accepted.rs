@@ -1,6 +1,6 @@
-//! What is in order passes, and is described as it is.
+//! Valid requests pass, and are described correctly.
 
-use offramp_http::h1::{Form, Framing, Guard, Limits, Outcome, Phase, Version};
+use offramp_http::h1::{Guard, GuardOutcome, HeadLimits, Http1Version, Phase, RequestFraming, TargetForm};
 
 use super::{End, feed, framing, whole};
 
@@ -24,13 +24,16 @@ fn the_head_of_a_browser() {
     assert_eq!(&BROWSER[head.method.clone()], b"GET");
     assert_eq!(&BROWSER[head.target.clone()], b"/search?q=caf%C3%A9&lang=en");
     assert_eq!(&BROWSER[head.host.clone().unwrap()], b"www.example.org");
-    assert_eq!((head.form, head.version, head.framing), (Form::Origin, Version::Http11, Framing::None));
+    assert_eq!(
+        (head.form, head.version, head.framing),
+        (TargetForm::Origin, Http1Version::Http11, RequestFraming::None)
+    );
     assert!(head.keep_alive && !head.switches && !head.expects_continue);
     assert_eq!(head.fields, 10);
 }
 
 #[test]
-fn odd_but_lawful_requests() {
+fn unusual_valid_requests() {
     for request in [
         "GET / HTTP/1.1\r\nHost: a\r\nX:\r\n\r\n",
         "GET / HTTP/1.1\r\nHost:a\r\nX:  \t \r\n\r\n",
@@ -59,13 +62,16 @@ fn lengths_and_codings() {
     let post = |fields: &str, body: &str| {
         framing(format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n{body}").as_bytes())
     };
-    assert_eq!(post("Content-Length: 3", "abc"), Some(Framing::Length(3)));
-    assert_eq!(post("CONTENT-LENGTH:0", ""), Some(Framing::Length(0)));
-    assert_eq!(post("content-length: 9223372036854775807", ""), Some(Framing::Length(i64::MAX as u64)));
-    assert_eq!(post("Transfer-Encoding: chunked", "0\r\n\r\n"), Some(Framing::Chunked));
-    assert_eq!(post("transfer-encoding:\tChunKED ", "0\r\n\r\n"), Some(Framing::Chunked));
+    assert_eq!(post("Content-Length: 3", "abc"), Some(RequestFraming::Length(3)));
+    assert_eq!(post("CONTENT-LENGTH:0", ""), Some(RequestFraming::Length(0)));
+    assert_eq!(
+        post("content-length: 9223372036854775807", ""),
+        Some(RequestFraming::Length(i64::MAX as u64))
+    );
+    assert_eq!(post("Transfer-Encoding: chunked", "0\r\n\r\n"), Some(RequestFraming::Chunked));
+    assert_eq!(post("transfer-encoding:\tChunKED ", "0\r\n\r\n"), Some(RequestFraming::Chunked));
     let body = "5\r\nhello\r\n00A;a;b=c;d=\"e \\\"f\"\r\n0123456789\r\n000;last\r\nX-Sum: 1\r\nY: 2\r\n\r\n";
-    assert_eq!(post("Transfer-Encoding: chunked", body), Some(Framing::Chunked));
+    assert_eq!(post("Transfer-Encoding: chunked", body), Some(RequestFraming::Chunked));
 }
 
 #[test]
@@ -87,7 +93,7 @@ fn persistence() {
 }
 
 #[test]
-fn every_request_of_a_pipeline_is_told() {
+fn every_request_of_a_pipeline_is_reported() {
     let stream = b"POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-Continue\r\n\r\nhello\
         GET /2 HTTP/1.1\r\nHost: a\r\n\r\n\
         POST /3 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nT: x\r\n\r\n\
@@ -105,7 +111,7 @@ fn every_request_of_a_pipeline_is_told() {
 }
 
 #[test]
-fn http2_is_known_at_the_start_only() {
+fn http2_is_detected_at_the_start_only() {
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let story = whole(preface);
     assert_eq!((story.end, story.passed), (Some(End::Http2), 0));
@@ -119,13 +125,13 @@ fn nothing_passes_before_the_switch_is_decided() {
         b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n";
     let behind = b"\x82\x00GET";
     for turned_down in [false, true] {
-        let mut guard = Guard::new(Limits::default());
+        let mut guard = Guard::new(HeadLimits::default());
         let inspected = guard.inspect(upgrade);
         assert_eq!(inspected.pass, upgrade.len());
-        assert!(matches!(inspected.outcome, Outcome::Head(head) if head.switches));
+        assert!(matches!(inspected.outcome, GuardOutcome::Head(head) if head.switches));
         assert_eq!(guard.phase(), Phase::Deciding);
         let waits = guard.inspect(behind);
-        assert_eq!((waits.pass, waits.outcome), (0, Outcome::Wait));
+        assert_eq!((waits.pass, waits.outcome), (0, GuardOutcome::Wait));
         if turned_down {
             guard.stayed();
             assert_eq!(guard.phase(), Phase::Idle);
@@ -133,7 +139,7 @@ fn nothing_passes_before_the_switch_is_decided() {
             assert_eq!(next.pass, upgrade.len());
         } else {
             guard.switched();
-            // Too late to say otherwise.
+            // Too late: no effect.
             guard.stayed();
             assert_eq!(guard.phase(), Phase::Switched);
             assert_eq!(guard.inspect(behind).pass, behind.len());
@@ -142,11 +148,11 @@ fn nothing_passes_before_the_switch_is_decided() {
 }
 
 #[test]
-fn the_answer_may_come_before_the_content_has_ended() {
+fn the_response_may_precede_the_end_of_the_content() {
     let head =
         b"POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\nContent-Length: 2\r\n\r\n";
     for (turned_down, phase) in [(true, Phase::Idle), (false, Phase::Switched)] {
-        let mut guard = Guard::new(Limits::default());
+        let mut guard = Guard::new(HeadLimits::default());
         assert_eq!(guard.inspect(head).pass, head.len());
         if turned_down {
             guard.stayed();
@@ -155,7 +161,7 @@ fn the_answer_may_come_before_the_content_has_ended() {
         }
         assert_eq!(guard.phase(), Phase::Body);
         let content = guard.inspect(b"ab");
-        assert_eq!((content.pass, content.outcome), (2, Outcome::End));
+        assert_eq!((content.pass, content.outcome), (2, GuardOutcome::End));
         assert_eq!(guard.phase(), phase);
     }
 }
@@ -174,17 +180,17 @@ fn upgrade_needs_its_option_and_its_version() {
 
 #[test]
 fn connect_passes_where_it_is_asked_for() {
-    let limits = Limits { connect: true, ..Limits::default() };
+    let limits = HeadLimits { connect: true, ..HeadLimits::default() };
     let story = feed(b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n", limits, []);
     let head = &story.requests[0].head;
-    assert!(head.form == Form::Authority && head.switches);
+    assert!(head.form == TargetForm::Authority && head.switches);
 }
 
 #[test]
 fn phases_follow_the_bytes() {
-    let mut guard = Guard::new(Limits::default());
+    let mut guard = Guard::new(HeadLimits::default());
     assert_eq!(guard.phase(), Phase::Idle);
-    // An empty line begins nothing: old clients send one behind a form.
+    // An empty line does not begin a head: old clients send one behind a form.
     for (bytes, phase) in [
         (&b"\r\n"[..], Phase::Idle),
         (b"\r\nG", Phase::Head),
@@ -198,14 +204,14 @@ fn phases_follow_the_bytes() {
 }
 
 #[test]
-fn limits_are_met_to_the_byte() {
+fn limits_are_exact() {
     let request = b"\r\nGET /abcdef HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n";
-    let exact = Limits { head: request.len() as u32 - 2, target: 7, fields: 2, connect: false };
+    let exact = HeadLimits { head: request.len() as u32 - 2, target: 7, fields: 2, connect: false };
     assert_eq!(feed(request, exact, []).end, None);
     for tighter in [
-        Limits { head: exact.head - 1, ..exact },
-        Limits { target: 6, ..exact },
-        Limits { fields: 1, ..exact },
+        HeadLimits { head: exact.head - 1, ..exact },
+        HeadLimits { target: 6, ..exact },
+        HeadLimits { fields: 1, ..exact },
     ] {
         assert!(matches!(feed(request, tighter, []).end, Some(End::Refused(_))), "{tighter:?}");
     }

@@ -1,23 +1,23 @@
-//! Chunked content taken apart, held against the guard.
+//! The parser of chunked content, compared with the guard.
 
 use offramp_http::Http1Fault;
-use offramp_http::h1::{Chunk, Chunks, Guard, Limits, MAX_CHUNK_LINE, Outcome, fields};
+use offramp_http::h1::{Chunk, Chunks, Guard, GuardOutcome, HeadLimits, MAX_CHUNK_LINE, fields};
 use proptest::prelude::*;
 
-/// What a reader of content gets out of a message.
+/// Result of reading a message.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct ReadResult {
     content: Vec<u8>,
     trailers: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The length of the message, where it ended.
+    /// Length of the message, if it ended.
     length: Option<usize>,
     fault: Option<Http1Fault>,
 }
 
-/// Reads a message that arrives in pieces which end at the given places.
-fn read(mut chunks: Chunks, bytes: &[u8], ends: &[usize]) -> Told {
-    let limits = Limits::default();
-    let (mut told, mut used) = (Told::default(), 0);
+/// Reads a message that arrives in pieces which end at the given positions.
+fn read(mut chunks: Chunks, bytes: &[u8], ends: &[usize]) -> ReadResult {
+    let limits = HeadLimits::default();
+    let (mut told, mut used) = (ReadResult::default(), 0);
     for &end in ends.iter().chain([&bytes.len()]) {
         loop {
             let rest = &bytes[used..end.max(used)];
@@ -52,23 +52,23 @@ fn read(mut chunks: Chunks, bytes: &[u8], ends: &[usize]) -> Told {
     told
 }
 
-/// Where a guard sees the end of the message, and what it refuses.
+/// End of the message as seen by the guard, and its fault.
 fn guarded(bytes: &[u8]) -> (Option<usize>, Option<Http1Fault>) {
     let mut stream = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
     let head = stream.len();
     stream.extend_from_slice(bytes);
-    let mut guard = Guard::new(Limits::default());
+    let mut guard = Guard::new(HeadLimits::default());
     assert_eq!(guard.inspect(&stream).pass, head);
     let inspected = guard.inspect(&stream[head..]);
     match inspected.outcome {
-        Outcome::End => (Some(inspected.pass), None),
-        Outcome::Refused(fault) => (None, Some(fault)),
-        Outcome::Wait => (None, None),
+        GuardOutcome::End => (Some(inspected.pass), None),
+        GuardOutcome::Refused(fault) => (None, Some(fault)),
+        GuardOutcome::Wait => (None, None),
         other => panic!("{other:?}"),
     }
 }
 
-/// Content in chunks, as it is sent.
+/// Content in chunks, as sent.
 fn message(chunks: &[Vec<u8>], extension: &str, trailers: &str) -> Vec<u8> {
     let mut message = Vec::new();
     for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
@@ -82,7 +82,7 @@ fn message(chunks: &[Vec<u8>], extension: &str, trailers: &str) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn content_comes_out_as_it_went_in(
+    fn content_round_trips(
         parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6),
         extension in prop::sample::select(vec!["", ";a", ";a=b", ";a=\"b;\\\"c\""]),
         trailers in prop::sample::select(vec!["", "T: u\r\n", "T:u \r\nV:\r\n"]),
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn a_guard_agrees_on_what_is_broken(
+    fn the_guard_agrees_on_faults(
         parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..20), 1..4),
         place in any::<prop::sample::Index>(),
         byte in prop::sample::select(b"0aF;=\" \t\r\n\0:xZ".to_vec()),
@@ -116,7 +116,7 @@ proptest! {
         if insert { stream.insert(at, byte) } else { stream[at] = byte }
         let told = read(Chunks::new(), &stream, &[cut.index(stream.len())]);
         prop_assert_eq!((told.length, told.fault), guarded(&stream));
-        // A server may be sloppy where a client may not; it is never told that a message ends elsewhere.
+        // Leniency for servers never moves the end of a message.
         let lenient = read(Chunks::of_server(), &stream, &[]);
         if told.length.is_some() {
             prop_assert_eq!(lenient, told);
@@ -125,7 +125,7 @@ proptest! {
 }
 
 #[test]
-fn servers_may_be_sloppy_where_nothing_depends_on_it() {
+fn servers_may_be_sloppy_where_framing_is_unaffected() {
     let long = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(MAX_CHUNK_LINE));
     let table: &[(&str, Result<&str, Http1Fault>)] = &[
         ("5 \r\nhello\r\n0   \r\n\r\n", Ok("hello")),

@@ -1,13 +1,13 @@
-//! httparse as the oracle: what passes the guard, it reads the same, head by head and chunk by chunk.
+//! httparse as the oracle: it reads accepted requests the same way, head by head and chunk by chunk.
 
 use httparse::{EMPTY_HEADER, Header, Status};
-use offramp_http::h1::{Framing, Limits, RequestHead, Version};
+use offramp_http::h1::{HeadLimits, Http1Version, RequestFraming, RequestHead};
 use proptest::prelude::*;
 
 use super::{Request, feed};
 
-/// Where the head ends and how the content is delimited, as httparse and a plain reading of the fields say.
-fn head(bytes: &[u8]) -> Option<(usize, Framing)> {
+/// End of the head and delimitation of the content, by httparse and a plain reading of the fields.
+fn head(bytes: &[u8]) -> Option<(usize, RequestFraming)> {
     let mut fields = [EMPTY_HEADER; 128];
     let mut request = httparse::Request::new(&mut fields);
     let Ok(Status::Complete(length)) = request.parse(bytes) else { return None };
@@ -20,15 +20,15 @@ fn head(bytes: &[u8]) -> Option<(usize, Framing)> {
             .collect()
     };
     let framing = match (&values("transfer-encoding")[..], &values("content-length")[..]) {
-        ([], []) => Framing::None,
-        ([coding], []) if coding.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
-        ([], [length]) => Framing::Length(std::str::from_utf8(length).ok()?.parse().ok()?),
+        ([], []) => RequestFraming::None,
+        ([coding], []) if coding.eq_ignore_ascii_case(b"chunked") => RequestFraming::Chunked,
+        ([], [length]) => RequestFraming::Length(std::str::from_utf8(length).ok()?.parse().ok()?),
         _ => return None,
     };
     Some((length, framing))
 }
 
-/// The length of chunked content with its trailers; `None` where it is cut short.
+/// Length of chunked content with its trailers; `None` if it is truncated.
 fn chunked(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -52,7 +52,7 @@ fn chunked(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Holds what the guard said of a request against the oracle.
+/// Compares the guard's view of a request with the oracle.
 fn agree(stream: &[u8], request: &Request) {
     let bytes = &stream[request.start..];
     let Some((length, framing)) = head(bytes) else {
@@ -61,15 +61,15 @@ fn agree(stream: &[u8], request: &Request) {
     assert_eq!((request.start + length, framing), (request.body, request.head.framing));
     same_line(bytes, &request.head);
     let end = match framing {
-        Framing::None => Some(request.body),
-        Framing::Length(length) => {
+        RequestFraming::None => Some(request.body),
+        RequestFraming::Length(length) => {
             usize::try_from(length).ok().and_then(|length| request.body.checked_add(length))
         }
-        Framing::Chunked => chunked(&stream[request.body..]).map(|length| request.body + length),
+        RequestFraming::Chunked => chunked(&stream[request.body..]).map(|length| request.body + length),
     };
     match request.end {
         Some(told) => assert_eq!(Some(told), end),
-        None => assert!(framing == Framing::Chunked || end.is_none_or(|end| end > stream.len())),
+        None => assert!(framing == RequestFraming::Chunked || end.is_none_or(|end| end > stream.len())),
     }
 }
 
@@ -79,7 +79,7 @@ fn same_line(bytes: &[u8], told: &RequestHead) {
     assert!(request.parse(bytes).is_ok());
     assert_eq!(request.method.map(str::as_bytes), Some(&bytes[told.method.clone()]));
     assert_eq!(request.path.map(str::as_bytes), Some(&bytes[told.target.clone()]));
-    assert_eq!(request.version, Some(u8::from(told.version == Version::Http11)));
+    assert_eq!(request.version, Some(u8::from(told.version == Http1Version::Http11)));
     assert_eq!(request.headers.len(), usize::from(told.fields));
     let host =
         request.headers.iter().find(|field| field.name.eq_ignore_ascii_case("host")).map(|field| field.value);
@@ -87,14 +87,14 @@ fn same_line(bytes: &[u8], told: &RequestHead) {
 }
 
 fn hold(stream: &[u8]) -> usize {
-    let story = feed(stream, Limits::default(), []);
+    let story = feed(stream, HeadLimits::default(), []);
     for request in &story.requests {
         agree(stream, request);
     }
     story.requests.len()
 }
 
-/// A message that is in order, of many shapes.
+/// A valid message of many shapes.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let field = ("[A-Za-z][A-Za-z0-9-]{0,20}", "[ -~\t\u{e9}]{0,40}");
     let fields = prop::collection::vec(field, 0..6);
@@ -108,7 +108,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     ("[A-Z]{1,8}", target, fields, content).prop_map(|(method, target, fields, content)| {
         let mut out = format!("{method} {target} HTTP/1.1\r\nHost: a.example\r\n").into_bytes();
         for (name, value) in fields {
-            // Those that frame or route have their own place.
+            // Names with these lengths are reserved for framing and routing.
             if !matches!(name.len(), 4 | 10 | 14 | 17) {
                 out.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
             }

@@ -1,7 +1,8 @@
-//! What the guard refuses besides bad framing: each with its reason and its status.
+//! Faults other than bad framing, each with its reason and status.
 
 use offramp_http::Http1Fault;
-use offramp_http::h1::{Limits, MAX_METHOD};
+use offramp_http::h1::HeadLimits;
+use offramp_http::target::MAX_METHOD;
 
 use super::{End, feed, refusal};
 
@@ -139,19 +140,19 @@ fn hosts() {
             "{stream:?}"
         );
     }
-    // Two hosts are as bad in HTTP/1.0.
+    // Two Host fields are a fault in HTTP/1.0, too.
     assert_eq!(refusal(b"GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n"), Some(Http1Fault::HostRepeated));
 }
 
 #[test]
-fn what_is_too_long() {
+fn length_limits() {
     let fault = |stream: &str| refusal(stream.as_bytes());
-    let limits = Limits::default();
+    let limits = HeadLimits::default();
     let target = |length: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(length - 1));
     assert_eq!(fault(&target(limits.target as usize)), None);
     assert_eq!(fault(&target(limits.target as usize + 1)), Some(Http1Fault::TargetTooLong));
     assert_eq!(Http1Fault::TargetTooLong.status(), 414);
-    // Known without the end of the line.
+    // Detected before the end of the line.
     assert_eq!(
         fault(&format!("GET /{}", "a".repeat(limits.target as usize))),
         Some(Http1Fault::TargetTooLong)
@@ -176,7 +177,7 @@ fn what_is_too_long() {
 
 #[test]
 fn connect_has_no_content() {
-    let limits = Limits { connect: true, ..Limits::default() };
+    let limits = HeadLimits { connect: true, ..HeadLimits::default() };
     for length in ["Content-Length: 0", "Transfer-Encoding: chunked"] {
         let stream = format!("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n{length}\r\n\r\n");
         let end = feed(stream.as_bytes(), limits, []).end;
@@ -185,7 +186,7 @@ fn connect_has_no_content() {
 }
 
 #[test]
-fn every_reason_has_a_word_and_a_sentence() {
+fn every_fault_has_a_name_and_a_sentence() {
     let mut words: Vec<&str> = Http1Fault::ALL.iter().map(|fault| fault.name()).collect();
     for (fault, word) in Http1Fault::ALL.iter().zip(&words) {
         assert!(

@@ -1,18 +1,18 @@
-//! Smuggling by Content-Length, Transfer-Encoding and chunks: every form is refused, for its own reason.
+//! Smuggling by Content-Length, Transfer-Encoding and chunks: every form is rejected, for its own reason.
 
 use offramp_http::Http1Fault;
 use offramp_http::Http1Fault::*;
 
 use super::{Story, refusal, whole};
 
-/// Fields of a request with content, each with its refusal.
+/// Fields of a request with content, each with its fault.
 const FIXED: &[(&str, Http1Fault)] = &[
     // Both lengths.
     ("Content-Length: 5\r\nTransfer-Encoding: chunked", BothLengths),
     ("Transfer-Encoding: chunked\r\nContent-Length: 5", BothLengths),
     ("content-length: 0\r\ntransfer-encoding: chunked", BothLengths),
     ("Transfer-Encoding: chunked\r\nX: y\r\nContent-Length: 0", BothLengths),
-    // Lengths that are none.
+    // Invalid lengths.
     ("Content-Length:", ContentLength),
     ("Content-Length: ", ContentLength),
     ("Content-Length: +5", ContentLength),
@@ -41,13 +41,13 @@ const FIXED: &[(&str, Http1Fault)] = &[
     ("Content-Length: 18446744073709551615", ContentLengthTooLarge),
     ("Content-Length: 18446744073709551621", ContentLengthTooLarge),
     ("Content-Length: 100000000000000000000000000000005", ContentLengthTooLarge),
-    // Lengths that come twice.
+    // Repeated lengths.
     ("Content-Length: 5\r\nContent-Length: 5", ContentLengthRepeated),
     ("Content-Length: 5\r\nX: y\r\ncontent-length: 5", ContentLengthRepeated),
     ("Content-Length: 5\r\nContent-Length: 6", ContentLengthConflict),
     ("Content-Length: 0\r\nContent-Length: 5", ContentLengthConflict),
     ("Content-Length: 5\r\nContent-Length: +5", ContentLength),
-    // Codings that are not chunked alone.
+    // Codings other than a single chunked.
     ("Transfer-Encoding:", TransferEncoding),
     ("Transfer-Encoding: ,chunked", TransferEncoding),
     ("Transfer-Encoding: chunked,", TransferEncoding),
@@ -78,7 +78,7 @@ const FIXED: &[(&str, Http1Fault)] = &[
     ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", TransferEncodingRepeated),
     ("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity", TransferEncodingRepeated),
     ("Transfer-Encoding: identity\r\nTransfer-Encoding: chunked", TransferCodingUnknown),
-    // Names that only some read as the real one.
+    // Names that only some servers treat as the real one.
     ("Content_Length: 5", AmbiguousName),
     ("Transfer_Encoding: chunked", AmbiguousName),
     ("TRANSFER_encoding: chunked", AmbiguousName),
@@ -100,7 +100,7 @@ const FIXED: &[(&str, Http1Fault)] = &[
     ("Transfer-Encoding chunked", Name),
     ("\"Content-Length\": 5", Name),
     ("\u{feff}Content-Length: 5", Name),
-    // A line that one parser folds, splits or drops.
+    // Lines that one parser folds, splits or drops.
     ("X: y\r\n Content-Length: 5", ObsFold),
     ("Transfer-Encoding:\r\n chunked", TransferEncoding),
     ("X:\r\n\tTransfer-Encoding: chunked", ObsFold),
@@ -198,7 +198,7 @@ fn fixed_forms_of_chunks() {
     }
 }
 
-/// Spellings of a name or a value that differ from the plain one by one thing.
+/// Spellings of a name or a value with a single deviation.
 fn spoilt(text: &str) -> Vec<(String, Option<Http1Fault>)> {
     let mut all = Vec::new();
     for at in 0..=text.len() {
@@ -208,7 +208,7 @@ fn spoilt(text: &str) -> Vec<(String, Option<Http1Fault>)> {
         {
             all.push((format!("{before}{odd}{after}"), Some(fault)));
         }
-        // Refused too, for a reason that depends on where it stands.
+        // Rejected, too, for a reason that depends on the position.
         for odd in ["\r\n", "\r\n ", "\u{e9}", "\"", "\\"] {
             all.push((format!("{before}{odd}{after}"), None));
         }
@@ -223,7 +223,8 @@ fn generated_forms_of_values() {
         for (spelling, fault) in spoilt(value) {
             let stream = post(&format!("{name}: {spelling}"), "0\r\n\r\n");
             let Some(refused) = refusal(stream.as_bytes()) else {
-                // A whole value and a new line: the value as it is, then a field that is none, unless it is empty.
+                // A whole value and a new line: the value itself, then an invalid field, unless that is
+                // empty.
                 assert_eq!(spelling, format!("{value}\r\n"), "{spelling:?} passed");
                 continue;
             };
@@ -241,7 +242,7 @@ fn generated_forms_of_names() {
         for (spelling, fault) in spoilt(name) {
             let stream = post(&format!("X: y\r\n{spelling}: {value}"), "0\r\n\r\n");
             let refused = refusal(stream.as_bytes());
-            // Behind an empty line stands content, or the next request: nothing is smuggled, it is all told.
+            // Content or the next request follows an empty line: nothing is smuggled.
             if spelling.starts_with("\r\n") && refused.is_none() {
                 continue;
             }
@@ -254,7 +255,7 @@ fn generated_forms_of_names() {
 }
 
 #[test]
-fn what_a_length_covers_is_never_a_request() {
+fn covered_bytes_are_never_a_request() {
     for stream in [
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 36\r\n\r\nGET /admin HTTP/1.1\r\nHost: a\r\n\r\n1234",
         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n20\r\nGET /admin HTTP/1.1\r\nHost: a\r\n\r\n\r\n0\r\n\r\n",

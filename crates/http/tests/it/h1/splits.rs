@@ -1,6 +1,6 @@
-//! How the bytes arrive does not matter, and no beginning of something valid is refused.
+//! Splitting the input does not change the result, and prefixes of valid streams are not rejected.
 
-use offramp_http::h1::{Limits, Phase};
+use offramp_http::h1::{HeadLimits, Phase};
 use proptest::prelude::*;
 
 use super::feed;
@@ -14,16 +14,16 @@ const STREAMS: &[&[u8]] = &[
       OPTIONS * HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\n\r\n",
 ];
 
-/// Small, so that streams run into them.
-const TIGHT: Limits = Limits { head: 150, target: 24, fields: 5, connect: false };
+/// Small limits, so that streams reach them.
+const TIGHT: HeadLimits = HeadLimits { head: 150, target: 24, fields: 5, connect: false };
 
 #[test]
 fn no_prefix_of_a_valid_stream_is_refused() {
     for stream in STREAMS {
-        let whole = feed(stream, Limits::default(), []);
+        let whole = feed(stream, HeadLimits::default(), []);
         assert_eq!((whole.end, whole.passed), (None, stream.len()));
         for end in 0..stream.len() {
-            let story = feed(&stream[..end], Limits::default(), []);
+            let story = feed(&stream[..end], HeadLimits::default(), []);
             assert_eq!(story.end, None, "{:?}", String::from_utf8_lossy(&stream[..end]));
             for (part, request) in story.requests.iter().zip(&whole.requests) {
                 assert_eq!((part.start, &part.head, part.body), (request.start, &request.head, request.body));
@@ -33,9 +33,9 @@ fn no_prefix_of_a_valid_stream_is_refused() {
 }
 
 #[test]
-fn byte_by_byte_and_at_once_give_the_same() {
+fn byte_by_byte_and_at_once_agree() {
     for stream in STREAMS {
-        for limits in [Limits::default(), TIGHT] {
+        for limits in [HeadLimits::default(), TIGHT] {
             assert_eq!(feed(stream, limits, 0..stream.len()), feed(stream, limits, []));
             for cut in 0..stream.len() {
                 assert_eq!(feed(stream, limits, [cut]), feed(stream, limits, []), "cut at {cut}");
@@ -44,7 +44,7 @@ fn byte_by_byte_and_at_once_give_the_same() {
     }
 }
 
-/// Heads with many ways of being wrong.
+/// Heads with many kinds of errors.
 fn likely() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         &b"GET / HTTP/1.1\r\n"[..],
@@ -87,7 +87,7 @@ fn likely() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
 }
 
-/// A valid stream with a few bytes changed.
+/// A valid stream with a few changed bytes.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let damage = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
     (prop::sample::select(STREAMS.to_vec()), damage).prop_map(|(stream, damage)| {
@@ -104,12 +104,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_split_gives_the_same(
+    fn any_split_agrees(
         stream in prop_oneof![likely(), damaged(), prop::collection::vec(any::<u8>(), 0..200)],
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
         tight in any::<bool>(),
     ) {
-        let limits = if tight { TIGHT } else { Limits::default() };
+        let limits = if tight { TIGHT } else { HeadLimits::default() };
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
         cuts.sort_unstable();
         let whole = feed(&stream, limits, []);
@@ -120,8 +120,8 @@ proptest! {
 }
 
 #[test]
-fn a_refusal_is_for_ever() {
-    let mut guard = offramp_http::h1::Guard::new(Limits::default());
+fn a_fault_is_final() {
+    let mut guard = offramp_http::h1::Guard::new(HeadLimits::default());
     let refused = guard.inspect(b"GET / HTTP/1.1\nHost: a\r\n\r\n");
     assert_eq!(refused.pass, 0);
     assert_eq!(guard.inspect(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), refused);

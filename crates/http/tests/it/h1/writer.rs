@@ -1,23 +1,23 @@
-//! Python's h11 as the oracle of the writer: whatever the edits of a head, h11 reads the same fields from what was
-//! written, and they are those of a model that makes the same edits by the letter.
+//! Python's h11 as the oracle of the writer: after any edits of a head, h11 reads the same fields from the
+//! written head as a model has after these edits.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use offramp_http::h1::{Guard, Limits, Outcome};
+use offramp_http::h1::{Guard, GuardOutcome, HeadLimits};
 use offramp_http::head::{Known, KnownSet, Request};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 const VERSION: &str = "0.16.0";
-/// How many heads are written. The same in each run.
+/// Number of heads, the same ones in each run.
 const HEADS: usize = 1_000;
 
-/// Reads heads in hexadecimal digits, a line each, those of requests and of responses in turn, and prints what h11
-/// reads: the first line, and each field, with a byte between them that no field has.
+/// Reads heads in hexadecimal digits, one per line, requests and responses in turn, and prints the result of
+/// h11: the first line, and each field, separated by a byte that no field contains.
 const PROGRAM: &str = r"
 import h11, sys
 for at, line in enumerate(sys.stdin):
@@ -39,7 +39,7 @@ for at, line in enumerate(sys.stdin):
 
 type Lines = Vec<(String, String)>;
 
-/// An edit, as the way of a request through the proxy makes them.
+/// An edit as made on the way through the proxy.
 #[derive(Debug, Clone)]
 enum Edit {
     Append(String, String),
@@ -78,7 +78,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Makes an edit, and the same in the model, whose first field is `Host`.
+/// Applies an edit, also to the model, whose first field is `Host`.
 fn apply(edit: &Edit, request: &mut Request, target: &mut String, model: &mut Lines) {
     let fields = &mut request.fields;
     match edit {
@@ -126,19 +126,19 @@ fn set(model: &mut Lines, name: &str, value: &str) {
     model.insert(place.unwrap_or(model.len()), line);
 }
 
-/// A head that came, was edited and written: as a request, and its fields as those of a response; and what h11 has to
-/// read from both.
+/// A received head after edits, written as a request, and its fields as those of a response; and the expected
+/// output of h11 for both.
 fn written(came: &Lines, edits: &[Edit]) -> ([Vec<u8>; 2], [String; 2]) {
     let mut text = "GET /x HTTP/1.1\r\nHost: a\r\n".to_owned();
     for (at, (name, value)) in came.iter().enumerate() {
-        // Some lines are written as they came, and some anew.
+        // Some lines are written as received, and some are rewritten.
         let name = if at % 3 == 0 { name.to_uppercase() } else { name.clone() };
         let space = ["", " ", "\t "][at % 3];
         text += &format!("{name}:{space}{value}\r\n");
     }
     text += "\r\n";
-    let mut guard = Guard::new(Limits::default());
-    let Outcome::Head(head) = guard.inspect(text.as_bytes()).outcome else { panic!("{text:?}") };
+    let mut guard = Guard::new(HeadLimits::default());
+    let GuardOutcome::Head(head) = guard.inspect(text.as_bytes()).outcome else { panic!("{text:?}") };
     let mut request = Request::new();
     request.load(&head, &guard, text.as_bytes()).unwrap();
     let mut model = vec![("host".to_owned(), "a".to_owned())];
@@ -157,7 +157,7 @@ fn written(came: &Lines, edits: &[Edit]) -> ([Vec<u8>; 2], [String; 2]) {
 }
 
 #[test]
-fn h11_reads_what_was_written_whatever_the_edits() {
+fn h11_agrees_after_any_edits() {
     let heads = (prop::collection::vec((name(), value()), 0..12), prop::collection::vec(edit(), 0..8));
     let mut runner = TestRunner::deterministic();
     let (mut input, mut expected) = (String::new(), Vec::new());
@@ -190,12 +190,12 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The Python of a virtual environment that has h11, made once.
+/// The Python of a virtual environment with h11, created once.
 fn python() -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("h11-{VERSION}"));
     let python = place.join("bin/python");
     if !place.join("complete").exists() {
-        // What an interrupted run may have left is of no use.
+        // Removes the remains of an interrupted run.
         let _ = fs::remove_dir_all(&place);
         let mut venv = Command::new("python3");
         succeed(venv.args(["-m", "venv"]).arg(&place), "on Debian: apt-get install python3-venv");

@@ -1,10 +1,10 @@
-//! Frames by hand, and connections that get them.
+//! Hand-made frames, and connections that receive them.
 
 use bytes::Bytes;
 use http::Method;
 use offramp_http::h2::{Code, Config, Connection, Event, FrameHeader, HEAD, Kind, Reset, Violation};
 use offramp_http::head::{Fields, Request};
-use offramp_http::hpack::{Encoder, Indexing};
+use offramp_http::hpack::{HpackEncoder, Indexing};
 
 pub(super) const CONFIG: Config = Config {
     stream_window: 1000,
@@ -15,16 +15,16 @@ pub(super) const CONFIG: Config = Config {
     max_head: 2000,
 };
 
-/// What came on a stream.
+/// Events of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Came {
-    /// The statuses of responses, or 0 for a request.
+    /// Status codes of responses, or 0 for a request.
     pub(super) heads: Vec<u16>,
     pub(super) data: Vec<u8>,
     pub(super) end: bool,
     pub(super) trailers: Option<Fields>,
     pub(super) reset: Option<Reset>,
-    /// How often it was said that more may be sent.
+    /// Number of `Writable` events.
     pub(super) writable: usize,
 }
 
@@ -50,20 +50,21 @@ impl Came {
                 (self.end, self.trailers) = (true, trailers);
             }
             Event::Writable => self.writable += 1,
+            Event::Stalled(_) => {}
             Event::Reset(reset) => self.reset = Some(reset),
         }
     }
 }
 
-/// One frame.
+/// Encodes one frame.
 pub(super) fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let head = FrameHeader { length: payload.len(), kind, flags, stream };
     [&head.bytes()[..], payload].concat()
 }
 
-/// A header block that uses no table.
+/// A header block without use of the tables.
 pub(super) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
-    let (mut encoder, mut block) = (Encoder::new(), Vec::new());
+    let (mut encoder, mut block) = (HpackEncoder::new(), Vec::new());
     encoder.begin(&mut block);
     for (name, value) in fields {
         encoder.field(name.as_bytes(), value.as_bytes(), Indexing::Never, &mut block);
@@ -71,12 +72,12 @@ pub(super) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// HEADERS with a whole block; `flags` besides END_HEADERS.
+/// HEADERS with a whole block; `flags` are added to END_HEADERS.
 pub(super) fn headers(stream: u32, flags: u8, fields: &[(&str, &str)]) -> Vec<u8> {
     frame(Kind::Headers, flags | 4, stream, &block(fields))
 }
 
-/// The head of a request for a path.
+/// Head of a request for a path.
 pub(super) fn request(method: Method, path: &str) -> Request {
     let mut request = Request::new();
     request.set_method(method);
@@ -85,7 +86,7 @@ pub(super) fn request(method: Method, path: &str) -> Request {
     request
 }
 
-/// A client whose streams 1 (GET), 3 (HEAD) and 5 (POST, whose content has not ended) are open. Settings were exchanged.
+/// A client with open streams 1 (GET), 3 (HEAD) and 5 (POST without its end), after the exchange of settings.
 pub(super) fn client() -> Connection<Came> {
     let mut client = Connection::client(CONFIG, 0);
     for (method, end) in [(Method::GET, true), (Method::HEAD, true), (Method::POST, false)] {
@@ -97,12 +98,12 @@ pub(super) fn client() -> Connection<Came> {
     client
 }
 
-/// Gives bytes to a connection.
+/// Passes bytes to a connection.
 pub(super) fn receive(connection: &mut Connection<Came>, bytes: &[u8]) -> Result<usize, Violation> {
     connection.receive(bytes, 0, &mut |_, came, event| came.put(event))
 }
 
-/// Takes what a connection has to send.
+/// Takes the output of a connection.
 pub(super) fn output(connection: &mut Connection<Came>, most: usize) -> Vec<u8> {
     let mut out = Vec::new();
     while out.len() < most && !connection.output().is_empty() {
@@ -115,7 +116,7 @@ pub(super) fn output(connection: &mut Connection<Came>, most: usize) -> Vec<u8> 
     out
 }
 
-/// The frames that a connection has to send: kind, flags, stream and payload.
+/// Frames in the output of a connection: type, flags, stream and payload.
 pub(super) fn sent(connection: &mut Connection<Came>) -> Vec<(Kind, u8, u32, Vec<u8>)> {
     let bytes = output(connection, usize::MAX);
     let mut rest = bytes.strip_prefix(&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..]).unwrap_or(&bytes);
@@ -129,14 +130,14 @@ pub(super) fn sent(connection: &mut Connection<Came>) -> Vec<(Kind, u8, u32, Vec
     frames
 }
 
-/// The codes of the RST_STREAM that are among frames, with their streams.
+/// Stream and code of each RST_STREAM among frames.
 pub(super) fn resets(frames: &[(Kind, u8, u32, Vec<u8>)]) -> Vec<(u32, Code)> {
     let code = |payload: &[u8]| Code(u32::from_be_bytes(payload.try_into().unwrap()));
     let resets = frames.iter().filter(|(kind, ..)| *kind == Kind::ResetStream);
     resets.map(|(_, _, stream, payload)| (*stream, code(payload))).collect()
 }
 
-/// Content of so many bytes.
+/// Content of `n` bytes.
 pub(super) fn content(n: usize) -> Bytes {
     vec![b'x'; n].into()
 }

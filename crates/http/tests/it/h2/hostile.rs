@@ -1,4 +1,5 @@
-//! Peers that break rules: each row ends the connection or the stream with its code, and costs a bounded amount.
+//! Peers that violate the protocol: each row ends the connection or the stream with its code, at a bounded
+//! cost.
 
 use http::Method;
 use offramp_http::h2::{Code, Connection, Kind, PREFACE, Reset, flag};
@@ -7,7 +8,7 @@ use super::frames::{CONFIG, Came, block, client, frame, headers, receive, reques
 
 const OK: (&str, &str) = (":status", "200");
 
-/// What a row comes to.
+/// Expected result of a row.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Connection(Code),
@@ -15,7 +16,7 @@ enum End {
     Nothing,
 }
 
-/// Gives a client what a server says, in pieces of `step` bytes.
+/// Passes a server's bytes to a client, in pieces of `step` bytes.
 fn end(bytes: &[u8], step: usize) -> End {
     let mut client = client();
     for part in bytes.chunks(step) {
@@ -24,7 +25,7 @@ fn end(bytes: &[u8], step: usize) -> End {
             let (kind, _, _, payload) = frames.last().unwrap();
             assert_eq!((*kind, &payload[4..8]), (Kind::GoAway, &violation.code.0.to_be_bytes()[..]));
             assert!(client.is_over());
-            // Nothing more is taken in.
+            // Nothing more is processed.
             assert_eq!(receive(&mut client, part), Ok(0));
             return End::Connection(violation.code);
         }
@@ -45,7 +46,7 @@ fn end(bytes: &[u8], step: usize) -> End {
     }
 }
 
-fn judge(rows: Vec<(&str, Vec<u8>, End)>) {
+fn check(rows: Vec<(&str, Vec<u8>, End)>) {
     for (what, bytes, wanted) in rows {
         for step in [1, 10, usize::MAX] {
             assert_eq!(end(&bytes, step), wanted, "{what}");
@@ -62,12 +63,12 @@ fn data(stream: u32, flags: u8, n: usize) -> Vec<u8> {
 }
 
 #[test]
-fn frames_that_cannot_be_end_the_connection() {
+fn invalid_frames_end_the_connection() {
     let protocol = || End::Connection(Code::PROTOCOL_ERROR);
     let size = || End::Connection(Code::FRAME_SIZE_ERROR);
     let flow = || End::Connection(Code::FLOW_CONTROL_ERROR);
     let ok = |stream| headers(stream, 0, &[OK]);
-    judge(vec![
+    check(vec![
         ("SETTINGS on a stream", frame(Kind::Settings, 0, 1, &[]), protocol()),
         ("SETTINGS of half a setting", frame(Kind::Settings, 0, 0, &[0; 5]), size()),
         ("an answer to SETTINGS with something", frame(Kind::Settings, flag::ACK, 0, &[0; 6]), size()),
@@ -119,13 +120,13 @@ fn frames_that_cannot_be_end_the_connection() {
 }
 
 #[test]
-fn responses_that_cannot_be_end_their_stream() {
+fn invalid_responses_end_their_stream() {
     let protocol = |stream| End::Stream(stream, Code::PROTOCOL_ERROR);
     let closed = |stream| End::Stream(stream, Code::STREAM_CLOSED);
     let head = |fields: &[(&str, &str)]| headers(1, 0, fields);
     let length = |length| head(&[OK, ("content-length", length)]);
     let large = "x".repeat(2000);
-    judge(vec![
+    check(vec![
         ("no status", head(&[("a", "b")]), protocol(1)),
         ("two of them", head(&[OK, OK]), protocol(1)),
         ("a status behind a field", head(&[("a", "b"), OK]), protocol(1)),
@@ -171,9 +172,9 @@ fn responses_that_cannot_be_end_their_stream() {
 }
 
 #[test]
-fn what_is_odd_and_allowed_passes() {
+fn unusual_valid_frames_pass() {
     let same = [OK, ("content-length", "1"), ("content-length", "1")];
-    judge(vec![
+    check(vec![
         ("a setting that nobody knows", frame(Kind::Settings, 0, 0, &[9, 9, 0, 0, 0, 1]), End::Nothing),
         ("a frame that nobody knows", vec![0, 0, 1, 99, 7, 0, 0, 0, 1, 0], End::Nothing),
         ("a length twice", [headers(1, 0, &same), data(1, 1, 1)].concat(), End::Nothing),
@@ -187,8 +188,8 @@ fn what_is_odd_and_allowed_passes() {
     ]);
 }
 
-/// How many of these frames a client bears, and what it holds and has to send then.
-fn bears(each: &[u8], most: usize) -> usize {
+/// Number of such frames that a client tolerates; checks what it holds and has to send then.
+fn tolerates(each: &[u8], most: usize) -> usize {
     let mut client = client();
     receive(&mut client, &headers(1, 0, &[OK])).unwrap();
     for count in 0..most {
@@ -216,10 +217,10 @@ fn floods_end_the_connection() {
         ("GOAWAY", frame(Kind::GoAway, 0, 0, &[0, 0, 0, 9, 0, 0, 0, 0])),
         ("unknown frames", vec![0, 0, 1, 99, 0, 0, 0, 0, 1, 0]),
     ] {
-        let count = bears(&each, 20_000);
+        let count = tolerates(&each, 20_000);
         assert!((100..=1200).contains(&count), "{what}: {count}");
     }
-    // A block that does not end, in many pieces or in few.
+    // An endless header block, in many or few pieces.
     for size in [1, 100, 16_000] {
         let mut client = client();
         receive(&mut client, &frame(Kind::Headers, 0, 1, &[])).unwrap();
@@ -232,7 +233,7 @@ fn floods_end_the_connection() {
 
 /// A server may answer each frame of a gRPC stream with two WINDOW_UPDATE and a PING.
 #[test]
-fn what_answers_data_is_no_flood() {
+fn replies_to_data_are_no_flood() {
     let mut client = client();
     let answers = [
         frame(Kind::WindowUpdate, 0, 0, &number(5)),
@@ -248,7 +249,7 @@ fn what_answers_data_is_no_flood() {
 }
 
 #[test]
-fn interim_responses_without_end_end_the_stream() {
+fn endless_interim_responses_end_the_stream() {
     let mut client = client();
     let each = headers(1, 0, &[(":status", "102")]);
     for _ in 0..501 {
@@ -261,27 +262,27 @@ fn interim_responses_without_end_end_the_stream() {
     assert_eq!(came.heads.len(), 500);
 }
 
-/// A block of a few bytes that stands for very much: it costs its stream, and no memory.
+/// A block of a few bytes that expands to very many: it ends its stream, and takes no memory.
 #[test]
-fn bombs_cost_nothing() {
+fn hpack_bombs_take_no_memory() {
     let mut client = client();
     let mut bomb = block(&[OK]);
-    // A literal of 4000 bytes into the table, and its index again and again.
+    // A literal of 4000 bytes into the table, and its index repeatedly.
     bomb.extend_from_slice(&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
     bomb.extend_from_slice(&[b'x'; 4000]);
     bomb.extend_from_slice(&[0xbe; 8000]);
     receive(&mut client, &frame(Kind::Headers, 5, 1, &bomb)).unwrap();
     assert!(matches!(client.stream(1).unwrap().reset, Some(Reset::Violation(_))));
     assert!(client.memory() < 100_000);
-    // The table is in step: the next response refers to it.
+    // The table is in sync: the next response refers to it.
     let next = [&block(&[OK])[..], &[0xbe]].concat();
     receive(&mut client, &frame(Kind::Headers, 5, 3, &next)).unwrap();
     assert!(matches!(client.stream(3).unwrap().reset, Some(Reset::Violation(_))), "4 KiB are too large");
 }
 
-/// A server that resets every stream with a fault of its own is left.
+/// A server that causes resets of all streams by violations loses its connection.
 #[test]
-fn streams_with_faults_are_paid_for() {
+fn streams_with_faults_are_charged() {
     let mut client = Connection::client(CONFIG, 0);
     receive(&mut client, &frame(Kind::Settings, 0, 0, &[])).unwrap();
     let end = (0..1000).find_map(|_| {
@@ -293,9 +294,9 @@ fn streams_with_faults_are_paid_for() {
     assert_eq!(end.unwrap().code, Code::ENHANCE_YOUR_CALM);
 }
 
-/// What comes for streams that the client has left is dropped, however many there were.
+/// Frames for streams that the client has reset are dropped, however many there were.
 #[test]
-fn responses_that_nobody_waits_for_are_dropped() {
+fn frames_of_abandoned_streams_are_dropped() {
     let mut client = Connection::client(CONFIG, 0);
     receive(&mut client, &frame(Kind::Settings, 0, 0, &[])).unwrap();
     for _ in 0..100 {
@@ -303,7 +304,7 @@ fn responses_that_nobody_waits_for_are_dropped() {
         client.forget(id, Code::CANCEL);
         receive(&mut client, &[headers(id, 0, &[OK]), data(id, 1, 900)].concat()).unwrap();
     }
-    // The window of the connection is open again.
+    // The window of the connection was reopened.
     let given: u32 = sent(&mut client)
         .iter()
         .filter(|(kind, _, stream, _)| (*kind, *stream) == (Kind::WindowUpdate, 0))
@@ -312,9 +313,9 @@ fn responses_that_nobody_waits_for_are_dropped() {
     assert!(given >= 34_465 + 50_000, "{given}");
 }
 
-/// What clients do wrong, as far as servers have rules of their own.
+/// Violations by clients, as far as servers have rules of their own.
 #[test]
-fn requests_that_cannot_be_are_refused() {
+fn invalid_requests_are_rejected() {
     let begin = [&PREFACE[..], &frame(Kind::Settings, 0, 0, &[])].concat();
     let whole = [(":method", "GET"), (":scheme", "https"), (":path", "/"), (":authority", "a.test")];
     let with = |more: (&'static str, &'static str)| [&whole[..], &[more]].concat();
@@ -331,7 +332,7 @@ fn requests_that_cannot_be_are_refused() {
         receive(&mut server, &[&begin[..], &headers(1, 1, &fields)].concat()).unwrap();
         assert_eq!(resets(&sent(&mut server)), [(1, Code::PROTOCOL_ERROR)], "{what}");
         assert!(server.stream(1).is_none());
-        // A request behind it is served.
+        // A later request is served.
         receive(&mut server, &headers(3, 1, &whole)).unwrap();
         assert!(server.stream(3).unwrap().end, "{what}");
     }

@@ -1,5 +1,5 @@
-//! Both roles talk to each other in memory, however their bytes are split, in whatever order streams write, and until
-//! one of them is gone.
+//! Both roles exchange messages in memory, with any split of their bytes, any order of writing streams, and
+//! until one side is lost.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use proptest::prelude::*;
 
 use super::frames::{Came, output, request};
 
-/// One side, and what it has to send on each stream.
+/// One side, and its plan for each stream.
 struct Side {
     role: Role,
     connection: Connection<Came>,
     plans: BTreeMap<u32, Plan>,
 }
 
-/// What is to be sent on a stream.
+/// Data to be sent on a stream.
 #[derive(Default)]
 struct Plan {
     total: usize,
@@ -26,24 +26,24 @@ struct Plan {
     trailers: bool,
     begun: bool,
     over: bool,
-    /// What was released of what came.
+    /// Number of received bytes that were released.
     released: usize,
 }
 
-/// What happens next.
+/// Next step of the simulation.
 #[derive(Debug, Clone)]
 enum Step {
-    /// The client asks: lengths of both contents, and whether trailers follow.
+    /// The client sends a request: lengths of both contents, and a flag for trailers.
     Ask { up: usize, down: usize, trailers: bool },
-    /// So many bytes go to the server, or to the client, in pieces of this size.
+    /// Carries bytes to the server, or to the client, in pieces of this size.
     Carry { to_server: bool, bytes: usize, piece: usize },
     /// All streams of a side write in pieces of this size, beginning with this one.
     Write { client: bool, first: usize, piece: usize },
-    /// One stream of a side lets the other send more.
+    /// One stream of a side releases its data.
     Release { client: bool, which: usize },
     /// One stream of a side gets another window.
     Window { client: bool, which: usize, target: u32 },
-    /// A side ends a stream at once.
+    /// A side resets a stream.
     Reset { client: bool, which: usize },
 }
 
@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The byte at `at` of what `role` sends on stream `id`.
+/// The byte at `at` of the content that `role` sends on stream `id`.
 fn byte(role: Role, id: u32, at: usize) -> u8 {
     (id as usize * 31 + at * 7 + at / 251 + usize::from(role == Role::Client)) as u8
 }
@@ -72,7 +72,7 @@ impl Side {
         if self.role == Role::Client { Role::Server } else { Role::Client }
     }
 
-    /// Takes in bytes; requests get a plan from their path.
+    /// Processes bytes; requests get a plan from their path.
     fn receive(&mut self, bytes: &[u8]) {
         let (role, plans) = (self.other(), &mut self.plans);
         let took = self.connection.receive(bytes, 0, &mut |id, came, event| {
@@ -90,7 +90,7 @@ impl Side {
         took.unwrap();
     }
 
-    /// Writes what can be written on a stream, in pieces.
+    /// Writes as much as possible on a stream, in pieces.
     fn write(&mut self, id: u32, piece: usize) {
         let Some(plan) = self.plans.get_mut(&id) else { return };
         let gone = self.connection.stream(id).is_none_or(|came| came.reset.is_some());
@@ -156,7 +156,7 @@ fn pair(config: Config) -> (Side, Side) {
     (side(Role::Client, Connection::client(config, 0)), side(Role::Server, Connection::server(config, 0)))
 }
 
-/// Runs the steps; gives the streams that were reset.
+/// Runs the steps; returns the streams that were reset.
 fn run(steps: &[Step], client: &mut Side, server: &mut Side) -> Vec<u32> {
     let mut resets = Vec::new();
     for step in steps {
@@ -203,9 +203,9 @@ fn run(steps: &[Step], client: &mut Side, server: &mut Side) -> Vec<u32> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
-    /// All content arrives, in order and to its end, unless its stream was reset.
+    /// All content arrives in order and to its end, unless its stream was reset.
     #[test]
-    fn what_one_side_says_the_other_hears(
+    fn messages_arrive_unchanged(
         steps in prop::collection::vec(step(), 0..80),
         window in 200_u32..5000,
         shared_window in any::<bool>(),
@@ -221,7 +221,7 @@ proptest! {
         };
         let (mut client, mut server) = pair(config);
         let resets = run(&steps, &mut client, &mut server);
-        // From here on everybody does what is to be done.
+        // From here on both sides run to completion.
         let mut quiet = 0;
         for turn in 0..100_000 {
             let moved = carry(&mut client, &mut server, usize::MAX, piece)
@@ -262,9 +262,9 @@ proptest! {
         prop_assert!(client.connection.is_over() && server.connection.is_over());
     }
 
-    /// One side is gone, or is heard no more: the other one waits, holds little, and can be ended.
+    /// One side is gone, or its bytes are lost: the other one waits, holds little, and can be ended.
     #[test]
-    fn the_loss_of_a_side_is_borne(
+    fn the_loss_of_a_side_is_harmless(
         steps in prop::collection::vec(step(), 0..60),
         after in prop::collection::vec(step(), 0..60),
         lost_client in any::<bool>(),
@@ -280,7 +280,7 @@ proptest! {
         let (mut client, mut server) = pair(config);
         run(&steps, &mut client, &mut server);
         let (_, mut nobody) = pair(config);
-        // What is sent goes nowhere, and nothing comes.
+        // Output goes nowhere, and no input arrives.
         let only = |step: &Step| !matches!(step, Step::Carry { .. });
         let after: Vec<_> = after.into_iter().filter(only).collect();
         let side = match lost_client {

@@ -1,4 +1,4 @@
-//! Rules of RFC 9113 that peers keep to.
+//! Rules of RFC 9113 between conforming peers.
 
 use http::{Method, StatusCode};
 use offramp_http::h2::{Code, Connection, Kind, Reset, Unopened, Violation};
@@ -39,7 +39,7 @@ fn a_response_has_heads_content_and_trailers() {
 }
 
 #[test]
-fn a_request_has_the_fields_that_http2_has() {
+fn a_request_has_the_fields_of_http2() {
     let mut client: Connection<Came> = Connection::client(CONFIG, 0);
     let mut server: Connection<Came> = Connection::server(CONFIG, 0);
     let mut request = request(Method::POST, "/a?b");
@@ -86,7 +86,7 @@ fn a_request_without_a_host_is_not_sent() {
 }
 
 #[test]
-fn no_more_is_sent_than_the_windows_allow() {
+fn windows_bound_what_is_sent() {
     let mut client = client();
     assert_eq!(client.capacity(5), 16_384);
     let mut left = 65_535;
@@ -98,7 +98,7 @@ fn no_more_is_sent_than_the_windows_allow() {
         sent(&mut client);
     }
     assert_eq!(client.capacity(5), 0);
-    // A window of the stream alone is of no use, nor is one of the connection.
+    // A window of the stream alone is not enough, nor is one of the connection.
     receive(&mut client, &window(5, 10)).unwrap();
     assert_eq!((client.capacity(5), client.stream(5).unwrap().writable), (0, 0));
     receive(&mut client, &window(0, 7)).unwrap();
@@ -107,19 +107,19 @@ fn no_more_is_sent_than_the_windows_allow() {
     assert_eq!(client.capacity(5), 0);
     receive(&mut client, &window(0, 70_000)).unwrap();
     assert_eq!((client.capacity(5), client.stream(5).unwrap().writable), (3, 2));
-    // Another window at the begin changes those that are open, also below zero (RFC 9113 §6.9.2).
+    // A change of the initial window applies to open streams, even below zero (RFC 9113 §6.9.2).
     receive(&mut client, &settings(&[(4, 65_535 - 5)])).unwrap();
     assert_eq!(client.capacity(5), 0);
     receive(&mut client, &settings(&[(4, 65_535 + 5)])).unwrap();
     assert_eq!((client.capacity(5), client.stream(5).unwrap().writable), (8, 3));
-    // Only the last one counts: the first one would be too much for a window that has grown.
+    // Only the last value counts: the first one would overflow a grown window.
     receive(&mut client, &window(5, 200_000)).unwrap();
     receive(&mut client, &settings(&[(4, 0x7fff_ffff), (4, 65_535 + 30_000)])).unwrap();
     assert_eq!(client.capacity(5), 16_384);
 }
 
 #[test]
-fn the_peer_may_send_again_what_was_released() {
+fn released_bytes_reopen_the_windows() {
     let mut client = client();
     receive(&mut client, &headers(1, 0, &[OK])).unwrap();
     let data = |n| frame(Kind::Data, 0, 1, &content(n));
@@ -130,14 +130,14 @@ fn the_peer_may_send_again_what_was_released() {
     client.release(1, 1);
     assert_eq!(sent(&mut client), [(Kind::WindowUpdate, 0, 1, 500_u32.to_be_bytes().to_vec())]);
     receive(&mut client, &data(500)).unwrap();
-    // Padding needs nobody to release it.
+    // Padding is released automatically.
     client.release(1, 1000);
     sent(&mut client);
     let padded = [&[200][..], &[0; 200]].concat();
     for _ in 0..10 {
         receive(&mut client, &frame(Kind::Data, 8, 1, &padded)).unwrap();
     }
-    // No more is released than came.
+    // No more is released than was received.
     client.release(1, 1 << 20);
     let given = |frames: &[(Kind, u8, u32, Vec<u8>)], stream| {
         let of = frames.iter().filter(|(kind, _, of, _)| (*kind, *of) == (Kind::WindowUpdate, stream));
@@ -148,12 +148,12 @@ fn the_peer_may_send_again_what_was_released() {
 }
 
 #[test]
-fn a_connection_without_a_shared_window_opens_it_as_data_comes() {
+fn an_unshared_window_reopens_as_data_arrives() {
     let config = offramp_http::h2::Config { shared_window: false, ..CONFIG };
     let mut client = Connection::client(config, 0);
     receive(&mut client, &frame(Kind::Settings, 0, 0, &[])).unwrap();
     sent(&mut client);
-    // 60 streams that nobody reads: the window of the connection was 100,000, and is open again.
+    // 60 streams that are not read: the window of the connection was 100,000, and was reopened.
     for _ in 0..60 {
         let id = client.open(Came::default(), &request(Method::GET, "/"), "http", None, true).unwrap();
         receive(&mut client, &[headers(id, 0, &[OK]), frame(Kind::Data, 0, id, &content(1000))].concat())
@@ -165,7 +165,7 @@ fn a_connection_without_a_shared_window_opens_it_as_data_comes() {
 }
 
 #[test]
-fn streams_that_wait_take_turns() {
+fn waiting_streams_take_turns() {
     let mut client: Connection<Came> = Connection::client(CONFIG, 0);
     receive(&mut client, &[settings(&[(4, 1 << 20)]), window(0, 1 << 20)].concat()).unwrap();
     let ids: Vec<_> = (0..4)
@@ -173,7 +173,7 @@ fn streams_that_wait_take_turns() {
         .collect();
     let (mut order, mut called) = (Vec::new(), ids.clone());
     for _ in 0..40 {
-        // Who is called first takes all the room.
+        // The first stream takes all the space.
         for id in std::mem::take(&mut called) {
             while client.capacity(id) > 0 {
                 let n = client.capacity(id);
@@ -192,9 +192,9 @@ fn streams_that_wait_take_turns() {
     }
 }
 
-/// A server calls streams that wait in the order of RFC 9218; a client hears nothing of priorities.
+/// A server reports streams that wait in the order of RFC 9218; a client has no priorities.
 #[test]
-fn the_urgent_go_on_first() {
+fn urgent_streams_continue_first() {
     let (mut client, mut server): (Connection<Came>, Connection<Came>) =
         (Connection::client(CONFIG, 0), Connection::server(CONFIG, 0));
     for priority in ["u=6", "u=1", "u=4", ""] {
@@ -236,10 +236,10 @@ fn the_urgent_go_on_first() {
     assert_eq!(of_server.code, Code::PROTOCOL_ERROR);
 }
 
-/// Before a client has heard of smaller windows, it may use those of the RFC (RFC 9113 §6.9.2). A server has heard of
-/// them when it gets a request, which comes behind them.
+/// Before a client has seen smaller windows, it may use the initial ones (RFC 9113 §6.9.2). A server has seen
+/// them when it receives a request, which follows them.
 #[test]
-fn smaller_windows_hold_once_the_peer_has_heard_of_them() {
+fn smaller_windows_apply_once_acknowledged() {
     let data = |stream, n| frame(Kind::Data, 0, stream, &content(n));
     let acknowledged = frame(Kind::Settings, 1, 0, &[]);
     let too_much = |more: Result<usize, Violation>| more.map_err(|violation| violation.code).err();
@@ -260,9 +260,9 @@ fn smaller_windows_hold_once_the_peer_has_heard_of_them() {
     }
 }
 
-/// A stream gets a larger window in one frame, and a smaller one as data is released.
+/// A larger window of a stream is announced in one frame, and a smaller one takes effect as data is released.
 #[test]
-fn the_window_of_a_stream_follows_what_its_user_takes() {
+fn the_window_of_a_stream_can_be_changed() {
     let mut client = client();
     receive(&mut client, &headers(1, 0, &[OK])).unwrap();
     let data = |n| frame(Kind::Data, 0, 1, &content(n));
@@ -277,25 +277,25 @@ fn the_window_of_a_stream_follows_what_its_user_takes() {
     client.release(1, 2000);
     assert_eq!(client.set_window(1, 2000), 4000);
     assert!(sent(&mut client).is_empty());
-    // What was said holds.
+    // The announced window remains valid.
     receive(&mut client, &data(4000)).unwrap();
     client.release(1, 4000);
     assert_eq!((client.set_window(1, 0), sent(&mut client)), (4000, vec![said(4000)]));
     receive(&mut client, &data(4000)).unwrap();
     let over = receive(&mut client, &data(1)).unwrap_err();
     assert_eq!(over.code, Code::FLOW_CONTROL_ERROR);
-    // It never is smaller than that of the settings, and streams that are over get none.
+    // It is never below that of the settings, and ended streams get none.
     assert_eq!(client.set_window(9, 7), CONFIG.stream_window);
 }
 
 #[test]
-fn goaway_gives_back_what_the_server_has_not_seen() {
+fn goaway_returns_unprocessed_requests() {
     let mut client = client();
     receive(&mut client, &frame(Kind::GoAway, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 11])).unwrap();
     assert_eq!(client.goaway(), Some((3, Code::ENHANCE_YOUR_CALM)));
     assert_eq!(client.stream(5).unwrap().reset, Some(Reset::GoAway(Code::ENHANCE_YOUR_CALM)));
     assert!(client.stream(1).unwrap().reset.is_none() && !client.can_open() && !client.is_over());
-    // Later ones may say less, and not more.
+    // A later GOAWAY may lower the number, not raise it.
     receive(&mut client, &frame(Kind::GoAway, 0, 0, &[0, 0, 0, 9, 0, 0, 0, 0])).unwrap();
     receive(&mut client, &frame(Kind::GoAway, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0])).unwrap();
     assert_eq!(client.stream(3).unwrap().reset, Some(Reset::GoAway(Code::NO_ERROR)));
@@ -312,7 +312,7 @@ fn goaway_gives_back_what_the_server_has_not_seen() {
 }
 
 #[test]
-fn a_client_heeds_how_many_streams_there_may_be() {
+fn a_client_obeys_the_maximum_of_streams() {
     let mut client = client();
     assert_eq!((client.max_streams(), client.open_streams()), (100, 3));
     receive(&mut client, &settings(&[(3, 4)])).unwrap();
@@ -327,7 +327,7 @@ fn a_client_heeds_how_many_streams_there_may_be() {
 }
 
 #[test]
-fn a_server_refuses_streams_beyond_what_it_allows() {
+fn a_server_refuses_streams_beyond_its_maximum() {
     let config = offramp_http::h2::Config { max_streams: 2, ..CONFIG };
     let mut client: Connection<Came> = Connection::client(CONFIG, 0);
     let mut server: Connection<Came> = Connection::server(config, 0);
@@ -342,9 +342,9 @@ fn a_server_refuses_streams_beyond_what_it_allows() {
     assert_eq!((server.open_streams(), client.max_streams()), (2, 2));
 }
 
-/// What has not left when a connection ends, the server knows nothing of.
+/// The server knows nothing of heads that were not sent when a connection ends.
 #[test]
-fn it_is_known_which_heads_have_left() {
+fn sent_heads_are_known() {
     let mut client: Connection<Came> = Connection::client(CONFIG, 0);
     let begin = client.output().len();
     client.open(Came::default(), &request(Method::GET, "/"), "http", None, true).unwrap();
@@ -361,7 +361,7 @@ fn it_is_known_which_heads_have_left() {
     assert!(client.has_left(3));
 }
 
-/// A server that stops serves what its client asked before it heard of that (RFC 9113 §6.8).
+/// A draining server serves requests that were sent before the client saw GOAWAY (RFC 9113 §6.8).
 #[test]
 fn a_server_that_drains_loses_no_request() {
     let mut client: Connection<Came> = Connection::client(CONFIG, 0);

@@ -1,4 +1,4 @@
-//! What a server is asked for while it takes in requests, and what it does where it has no room.
+//! Admission of requests by a server, and its behaviour without memory.
 
 use http::{Method, StatusCode};
 use offramp_http::h2::connection::{LINGERS, MOST_DROPPED, STILL};
@@ -13,11 +13,11 @@ use super::frames::{CONFIG, Came, content, frame, headers, receive, resets, sent
 const GET: [(&str, &str); 4] =
     [(":method", "GET"), (":scheme", "https"), (":path", "/"), (":authority", "a.test")];
 
-/// A user with so much room and so much time.
+/// A handler with limited memory and time.
 struct User {
     admission: Admission,
     trailers: bool,
-    /// Pieces of work that are left of its turn.
+    /// Pieces of work left in its turn.
     left: usize,
     asked: Vec<Asked>,
     heads: usize,
@@ -90,7 +90,7 @@ fn give(server: &mut Connection<Came>, user: &mut User, bytes: &[u8]) -> Result<
 }
 
 #[test]
-fn who_has_no_room_refuses_requests_and_gives_their_heads_back() {
+fn requests_without_memory_are_refused_and_their_heads_returned() {
     let mut server = server(CONFIG);
     let mut user = User::default();
     give(&mut server, &mut user, &[post(1), frame(Kind::Data, 0, 1, b"abc")].concat()).unwrap();
@@ -100,12 +100,12 @@ fn who_has_no_room_refuses_requests_and_gives_their_heads_back() {
     let (asked, fields) = (user.asked[1], 7 + 3 + 7 + 5 + 5 + 1 + 10 + 6 + 4 * 32);
     assert_eq!((asked.streams, asked.content, asked.fields), (1, 3, fields));
     assert_eq!((user.heads, user.requests.len(), server.known_streams()), (1, 1, 1));
-    // It is no fault, however often.
+    // Never a violation, however often.
     for n in 2..2000 {
         give(&mut server, &mut user, &get(1 + 2 * n)).unwrap();
         sent(&mut server);
     }
-    // Who asks for too much at a time does so at the cost of its other frames.
+    // A client that demands too much at a time pays with its allowance of other frames.
     user.admission = Admission::TooMuch;
     let end = (2000..4000).find_map(|n| give(&mut server, &mut user, &get(1 + 2 * n)).err());
     assert_eq!(end.unwrap().code, Code::ENHANCE_YOUR_CALM);
@@ -113,7 +113,7 @@ fn who_has_no_room_refuses_requests_and_gives_their_heads_back() {
 }
 
 #[test]
-fn trailers_for_which_there_is_no_room_end_their_stream() {
+fn trailers_without_memory_end_their_stream() {
     let mut server = server(CONFIG);
     let mut user = User { trailers: false, ..User::default() };
     let bytes = [post(1), headers(1, flag::END_STREAM, &[("a", "b")])].concat();
@@ -123,7 +123,7 @@ fn trailers_for_which_there_is_no_room_end_their_stream() {
     assert_eq!(server.faults().count, 0);
 }
 
-/// However small frames are: a user gets no more than a turn of them, and none is lost.
+/// A handler gets at most a turn of frames, however small they are, and none is lost.
 #[test]
 fn turns_end_and_nothing_is_lost() {
     let data = |flags, payload: &[u8]| frame(Kind::Data, flags, 1, payload);
@@ -152,7 +152,7 @@ fn turns_end_and_nothing_is_lost() {
             assert_eq!(server.frames() - before, count as u64, "{what}");
         }
     }
-    // Requests are more work, each of them; so are streams that nobody has forgotten yet.
+    // Each request is more work; so are streams that are not forgotten yet.
     let mut server = server(CONFIG);
     let mut user = User { left: 320, ..User::default() };
     let all: Vec<_> = (0..100).map(|n| get(1 + 2 * n)).collect();
@@ -168,9 +168,9 @@ fn turns_end_and_nothing_is_lost() {
     assert_eq!(give(&mut server, &mut user, &bytes).unwrap(), begin.len());
 }
 
-/// Whoever resets streams faster than their user can forget them is left.
+/// A client that resets streams faster than they can be forgotten loses its connection.
 #[test]
-fn streams_that_are_over_have_a_bound() {
+fn ended_streams_are_bounded() {
     let mut server = server(Config { max_streams: 4, ..CONFIG });
     let mut user = User::default();
     let mut ended = None;
@@ -186,10 +186,10 @@ fn streams_that_are_over_have_a_bound() {
     assert_eq!(ended.unwrap().code, Code::ENHANCE_YOUR_CALM);
 }
 
-/// DATA behind a client's own reset ends nothing but is a fault; fields there end the connection. Behind a reset of ours
-/// both are what was under way.
+/// Behind a client's own reset, DATA is a fault of its stream and a header block ends the connection. Behind
+/// a reset of ours, both were under way.
 #[test]
-fn what_comes_behind_a_reset() {
+fn frames_behind_a_reset() {
     let data = frame(Kind::Data, 0, 1, b"x");
     let fields = headers(1, flag::END_STREAM, &[("a", "b")]);
     let reset = frame(Kind::ResetStream, 0, 1, &[0, 0, 0, 8]);
@@ -220,9 +220,9 @@ fn what_comes_behind_a_reset() {
     }
 }
 
-/// What is held for long is lent to the connection as far as there is room, and given back once.
+/// Data that is held for long is lent to the connection as far as memory permits, and returned once.
 #[test]
-fn what_is_held_apart_leaves_the_window_of_the_connection_to_others() {
+fn data_set_apart_leaves_the_connection_window_to_others() {
     for (lent, discards) in [(0, false), (300, false), (400, false), (400, true), (usize::MAX, false)] {
         let mut server = server(CONFIG);
         receive(&mut server, &[post(1), frame(Kind::Data, 0, 1, &content(400))].concat()).unwrap();
@@ -246,9 +246,9 @@ fn what_is_held_apart_leaves_the_window_of_the_connection_to_others() {
     }
 }
 
-/// What nobody reads is given back on the connection and on its stream, until [`MOST_DROPPED`] bytes of it were dropped.
+/// Discarded data is returned to the connection and its stream, until [`MOST_DROPPED`] bytes were dropped.
 #[test]
-fn what_is_discarded_opens_both_windows() {
+fn discarded_data_reopens_both_windows() {
     let mut server = server(CONFIG);
     receive(&mut server, &[post(1), frame(Kind::Data, 0, 1, &content(400))].concat()).unwrap();
     assert_eq!(server.unreleased(), 400);
@@ -260,7 +260,7 @@ fn what_is_discarded_opens_both_windows() {
     while receive(&mut server, &frame(Kind::Data, 0, 1, &content(1000))).is_ok() {
         dropped += 1000;
     }
-    // The window of the RFC is left, as nobody has acknowledged another one.
+    // The initial window remains, as another one was not acknowledged.
     assert!((MOST_DROPPED..MOST_DROPPED + 66_000).contains(&dropped), "{dropped}");
 
     let mut server = self::server(CONFIG);
@@ -270,13 +270,13 @@ fn what_is_discarded_opens_both_windows() {
     assert!(server.stream(1).unwrap().end && sent(&mut server).is_empty());
 }
 
-/// The streams and sizes of the WINDOW_UPDATE of streams that are among frames.
+/// Stream and increment of each WINDOW_UPDATE of a stream among frames.
 fn windows(frames: &[(Kind, u8, u32, Vec<u8>)]) -> Vec<(u32, u32)> {
     let of_streams = frames.iter().filter(|(kind, _, id, _)| *kind == Kind::WindowUpdate && *id > 0);
     of_streams.map(|(_, _, id, size)| (*id, u32::from_be_bytes(size[..].try_into().unwrap()))).collect()
 }
 
-/// A server whose response on stream 1 is whole and written, and whose request is not.
+/// A server whose response on stream 1 is complete and written, and whose request is not.
 fn answered() -> Connection<Came> {
     let mut server = server(CONFIG);
     receive(&mut server, &[post(1), frame(Kind::Data, 0, 1, &content(700))].concat()).unwrap();
@@ -285,7 +285,7 @@ fn answered() -> Connection<Came> {
     server
 }
 
-/// No RST_STREAM goes along with an early response: the rest of the request is taken until it ends.
+/// No RST_STREAM accompanies an early response: the rest of the request is received until it ends.
 #[test]
 fn the_rest_of_a_request_is_dropped_behind_its_response() {
     let data = |flags| frame(Kind::Data, flags, 1, &content(600));
@@ -306,7 +306,7 @@ fn the_rest_of_a_request_is_dropped_behind_its_response() {
             let frames = sent(&mut server);
             assert_eq!((resets(&frames), windows(&frames)), (vec![], vec![(1, 600)]), "{what}");
         }
-        // Trailers of a stream that nobody has are not held.
+        // Trailers of a forgotten stream are not held.
         let mut user = User { trailers: false, ..User::default() };
         give(&mut server, &mut user, &end).unwrap();
         assert_eq!(resets(&sent(&mut server)), reset, "{what}");
@@ -315,19 +315,19 @@ fn the_rest_of_a_request_is_dropped_behind_its_response() {
         server.end_lingering(1 << 30);
         assert!(sent(&mut server).is_empty(), "{what}");
     }
-    // One that was not answered is ended at once.
+    // A stream without a complete response is reset at once.
     let mut server = answered();
     receive(&mut server, &post(3)).unwrap();
     server.forget(3, Code::CANCEL);
     assert_eq!(resets(&sent(&mut server)), [(3, Code::CANCEL)]);
 }
 
-/// Times and amounts end it, and a response that has not left lets it wait.
+/// Time and size limits end it, and it waits for a response that is not sent yet.
 #[test]
-fn dropping_behind_a_response_has_bounds() {
+fn dropping_behind_a_response_is_bounded() {
     let data = frame(Kind::Data, 0, 1, &content(600));
     let no_error = [(1, Code::NO_ERROR)];
-    // Nothing comes.
+    // Nothing arrives.
     let mut server = answered();
     sent(&mut server);
     server.end_lingering(1000);
@@ -337,7 +337,7 @@ fn dropping_behind_a_response_has_bounds() {
     assert_eq!((resets(&sent(&mut server)), server.known_streams()), (no_error.to_vec(), 0));
     receive(&mut server, &data).unwrap();
     assert!(sent(&mut server).is_empty() && server.faults().count == 0, "it was under way");
-    // It never ends.
+    // Content without end.
     let mut server = answered();
     let mut now = 0;
     while resets(&sent(&mut server)).is_empty() {
@@ -346,7 +346,7 @@ fn dropping_behind_a_response_has_bounds() {
         server.end_lingering(now);
     }
     assert_eq!(now, 1000 + LINGERS);
-    // It is long.
+    // Content above the limit.
     let mut server = answered();
     let mut dropped = 700;
     while server.known_streams() > 0 {
@@ -356,14 +356,14 @@ fn dropping_behind_a_response_has_bounds() {
         sent(&mut server);
     }
     assert!((MOST_DROPPED..MOST_DROPPED + 2000).contains(&dropped), "{dropped}");
-    // The client takes nothing of the response.
+    // The client does not read the response.
     let mut server = answered();
     server.end_lingering(0);
     server.end_lingering(1 << 30);
     assert_eq!(resets(&sent(&mut server)), []);
     server.end_lingering(1 << 30);
     assert_eq!(resets(&sent(&mut server)), no_error);
-    // The connection is to end: it waits for the stream, and not for long.
+    // During shutdown, it waits for the stream for a short time.
     let mut server = answered();
     server.drain();
     server.stop();
@@ -375,7 +375,7 @@ fn dropping_behind_a_response_has_bounds() {
     assert!(server.is_over());
 }
 
-/// What a request asks for is for the user to judge, where it is one.
+/// Well-formed requests that cannot be served are passed to the handler with the reason.
 #[test]
 fn requests_that_cannot_be_served_come_with_the_reason() {
     let mut server = server(CONFIG);
@@ -406,22 +406,22 @@ fn requests_that_cannot_be_served_come_with_the_reason() {
     assert_eq!(resets(&sent(&mut server)), [(7, Code::PROTOCOL_ERROR)]);
 }
 
-/// Heads wait for what was written to leave, and need no window.
+/// Heads wait for space in the output, not for a window.
 #[test]
-fn heads_wait_for_the_output_and_for_no_window() {
+fn heads_wait_for_output_space_not_for_windows() {
     let mut server = server(CONFIG);
     receive(&mut server, &[get(1), get(3), frame(Kind::Settings, 0, 0, &[0, 4, 0, 0, 0, 0])].concat())
         .unwrap();
-    assert!(server.has_calm(1) && server.capacity(1) == 0);
+    assert!(server.can_respond(1) && server.capacity(1) == 0);
     let large = "x".repeat(120_000);
     let fields: Fields = [("a", large.as_str())].into_iter().collect();
     server.respond(1, StatusCode::OK, &fields, Ends { end: true, length: None, date: None });
-    assert!(!server.has_calm(3));
+    assert!(!server.can_respond(3));
     let n = server.output().len();
     let mut called = Vec::new();
     server.output_moved(n - 40_000, &mut |id, _, _| called.push(id));
     assert!(called.is_empty());
     server.output_moved(20_000, &mut |id, _, _| called.push(id));
     assert_eq!(called, [3]);
-    assert!(server.has_calm(3));
+    assert!(server.can_respond(3));
 }

@@ -1,10 +1,10 @@
-//! The examples of RFC 7541 Appendix C; those of integers are with the integers.
+//! Examples of RFC 7541 Appendix C; those of integers are in the module of integers.
 
-use offramp_http::hpack::{Decoder, Encoder, Indexing};
+use offramp_http::hpack::{HpackDecoder, HpackEncoder, Indexing};
 
 use super::{field, read, table};
 
-/// A block in hexadecimal, the fields it has, and the fields that the table holds after it with their size.
+/// A block in hexadecimal, its fields, and the table after it with its size.
 struct HpackStep {
     block: &'static str,
     fields: &'static [(&'static str, &'static str)],
@@ -18,7 +18,7 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
 }
 
 fn decodes(most: usize, steps: &[HpackStep]) {
-    let mut decoder = Decoder::new(most);
+    let mut decoder = HpackDecoder::new(most);
     for step in steps {
         let fields = step.fields.iter().map(|(name, value)| field(name, value)).collect();
         assert_eq!(read(&mut decoder, &bytes(step.block)), Ok(fields), "{}", step.block);
@@ -28,8 +28,8 @@ fn decodes(most: usize, steps: &[HpackStep]) {
     }
 }
 
-/// Our encoder makes the same choices as the one of the examples with Huffman coding.
-fn encodes(mut encoder: Encoder, steps: &[HpackStep]) {
+/// The encoder makes the same choices as that of the examples with Huffman coding.
+fn encodes(mut encoder: HpackEncoder, steps: &[HpackStep]) {
     for step in steps {
         let mut out = Vec::new();
         encoder.begin(&mut out);
@@ -40,7 +40,7 @@ fn encodes(mut encoder: Encoder, steps: &[HpackStep]) {
     }
 }
 
-/// §C.2.
+/// Examples of §C.2.
 #[test]
 fn single_fields() {
     let steps = [
@@ -69,7 +69,7 @@ fn single_fields() {
     }
 }
 
-/// §C.3 and §C.4: three requests, their blocks given.
+/// §C.3 and §C.4: three requests, given their blocks.
 fn requests(blocks: [&'static str; 3]) -> [HpackStep; 3] {
     let [first, second, third] = blocks;
     [
@@ -133,14 +133,14 @@ fn requests_coded() {
         "8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf",
     ];
     decodes(4096, &requests(blocks));
-    encodes(Encoder::new(), &requests(blocks));
+    encodes(HpackEncoder::new(), &requests(blocks));
 }
 
 const DATE: &str = "Mon, 21 Oct 2013 20:13:21 GMT";
 const LATER: &str = "Mon, 21 Oct 2013 20:13:22 GMT";
 const COOKIE: &str = "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1";
 
-/// §C.5 and §C.6: three responses, their blocks given, with a table of 256 bytes.
+/// §C.5 and §C.6: three responses, given their blocks, with a table of 256 bytes.
 fn responses(blocks: [&'static str; 3]) -> [HpackStep; 3] {
     let [first, second, third] = blocks;
     [
@@ -218,11 +218,11 @@ fn responses_coded() {
          9587 3160 65c0 03ed 4ee5 b106 3d50 07",
     ];
     decodes(256, &responses(blocks));
-    let mut encoder = Encoder::new();
+    let mut encoder = HpackEncoder::new();
     encoder.limit(256);
     let mut update = Vec::new();
     encoder.begin(&mut update);
     assert_eq!(update, [0x3f, 0xe1, 0x01]);
-    // The examples code `307` too, where that is no shorter.
+    // The examples also code `307`, where that is no shorter.
     encodes(encoder, &responses([blocks[0], "4803 3330 37c1 c0bf", blocks[2]]));
 }

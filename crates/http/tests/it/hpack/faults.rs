@@ -1,21 +1,21 @@
-//! Blocks that are refused, each for its reason, and those next to them that are not.
+//! Faulty blocks, each with its reason, and valid ones close to them.
 
 use std::collections::HashSet;
 
 use offramp_http::HpackFault;
-use offramp_http::hpack::Decoder;
+use offramp_http::hpack::HpackDecoder;
 
 use super::{Field, field, read, table};
 
-/// What a fresh decoder with a table of 4096 bytes makes of a block.
+/// Result of a new decoder, with a table of 4096 bytes, for a block.
 fn fault(block: &[u8]) -> Result<Vec<Field>, HpackFault> {
-    read(&mut Decoder::new(4096), block)
+    read(&mut HpackDecoder::new(4096), block)
 }
 
 #[test]
 fn every_fault_has_a_block() {
     let cases: [(&[u8], HpackFault); 30] = [
-        // An integer, a string, a value that is missing.
+        // A missing integer, string, and value.
         (&[0xff], HpackFault::Truncated),
         (&[0xff, 0x80], HpackFault::Truncated),
         (&[0x3f], HpackFault::Truncated),
@@ -55,7 +55,7 @@ fn every_fault_has_a_block() {
 }
 
 #[test]
-fn faults_have_words_and_sentences_of_their_own() {
+fn faults_have_distinct_names_and_sentences() {
     let names: HashSet<&str> = HpackFault::ALL.iter().map(|fault| fault.name()).collect();
     let sentences: HashSet<String> = HpackFault::ALL.iter().map(ToString::to_string).collect();
     assert_eq!((names.len(), sentences.len()), (HpackFault::ALL.len(), HpackFault::ALL.len()));
@@ -63,7 +63,7 @@ fn faults_have_words_and_sentences_of_their_own() {
 }
 
 #[test]
-fn what_stands_next_to_a_fault_is_read() {
+fn valid_blocks_next_to_faults() {
     let cases: [(&[u8], Vec<Field>); 8] = [
         (&[], vec![]),
         (&[0x20, 0x3f, 0xe1, 0x1f], vec![]),
@@ -79,24 +79,24 @@ fn what_stands_next_to_a_fault_is_read() {
     }
 }
 
-/// A literal for the table, with a name and a value of one byte repeated; neither of 127 bytes or more.
+/// A literal for the table, with a name and a value of one repeated byte, both below 127 bytes.
 fn literal(name: usize, value: usize) -> Vec<u8> {
     let string = |byte: u8, length: usize| [vec![length as u8], vec![byte; length]].concat();
     [vec![0x40], string(b'n', name), string(b'v', value)].concat()
 }
 
 #[test]
-fn entries_leave_when_others_need_their_room() {
-    let mut decoder = Decoder::new(128);
+fn entries_are_evicted() {
+    let mut decoder = HpackDecoder::new(128);
     for _ in 0..3 {
         read(&mut decoder, &literal(5, 5)).unwrap();
     }
     assert_eq!((decoder.size(), table(&mut decoder).len()), (3 * 42, 3));
-    // A name may be that of the entry that leaves for it (§4.4).
+    // A name may be that of the entry that is evicted for it (§4.4).
     let fields = read(&mut decoder, &[0x7f, 0x01, 0x01, b'x']).unwrap();
     assert_eq!(fields, [field("nnnnn", "x")]);
     assert_eq!(table(&mut decoder), [field("nnnnn", "x"), field("nnnnn", "vvvvv"), field("nnnnn", "vvvvv")]);
-    // One that is as large as the table stands alone; one that is larger leaves it empty.
+    // An entry as large as the table is alone; a larger one empties it.
     read(&mut decoder, &literal(48, 48)).unwrap();
     assert_eq!((decoder.size(), table(&mut decoder).len()), (128, 1));
     read(&mut decoder, &literal(48, 49)).unwrap();
@@ -104,17 +104,17 @@ fn entries_leave_when_others_need_their_room() {
 }
 
 #[test]
-fn the_peer_chooses_the_size_up_to_what_was_offered() {
-    let mut decoder = Decoder::new(100);
+fn the_peer_chooses_the_size_up_to_the_offer() {
+    let mut decoder = HpackDecoder::new(100);
     assert_eq!(read(&mut decoder, &[0x3f, 70]), Err(HpackFault::SizeUpdateTooLarge));
-    let mut decoder = Decoder::new(100);
+    let mut decoder = HpackDecoder::new(100);
     read(&mut decoder, &literal(5, 5)).unwrap();
     read(&mut decoder, &literal(5, 6)).unwrap();
     assert_eq!(read(&mut decoder, &[0x3f, 43 - 31, 0xbe]), Ok(vec![field("nnnnn", "vvvvvv")]));
     assert_eq!((decoder.size(), table(&mut decoder).len()), (43, 1));
     assert_eq!(read(&mut decoder, &[0x20, 0x3f, 69, 0xbe]), Err(HpackFault::IndexTooLarge));
-    // More than 4096 bytes are there once the peer has said so.
-    let mut decoder = Decoder::new(10_000);
+    // More than 4096 bytes are available once the peer has said so.
+    let mut decoder = HpackDecoder::new(10_000);
     let large = [&[0x40, 1, b'n', 0x7f, 0x81, 0x27][..], &[b'v'; 5120]].concat();
     read(&mut decoder, &large).unwrap();
     assert_eq!(decoder.size(), 0);

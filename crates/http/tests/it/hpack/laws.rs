@@ -1,11 +1,11 @@
-//! What is encoded is decoded, whatever happened before, and no bytes do harm.
+//! Encoded blocks are decoded after any history, and no block is harmful.
 
-use offramp_http::hpack::{Decoder, Encoder, Indexing, STATIC};
+use offramp_http::hpack::{HpackDecoder, HpackEncoder, Indexing, STATIC};
 use proptest::prelude::*;
 
 use super::{Field, read};
 
-/// What happens to an encoder.
+/// Operation on an encoder.
 #[derive(Debug, Clone)]
 enum Turn {
     Limit(usize),
@@ -49,7 +49,7 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
     prop::collection::vec(turn, 0..16)
 }
 
-fn encode(encoder: &mut Encoder, block: &[Sent]) -> (Vec<u8>, Vec<Field>) {
+fn encode(encoder: &mut HpackEncoder, block: &[Sent]) -> (Vec<u8>, Vec<Field>) {
     let mut out = Vec::new();
     encoder.begin(&mut out);
     let fields = block.iter().map(|sent| match sent {
@@ -66,7 +66,7 @@ fn encode(encoder: &mut Encoder, block: &[Sent]) -> (Vec<u8>, Vec<Field>) {
     (out, fields)
 }
 
-/// Blocks that are right more often than random bytes are: their parts in any order.
+/// Blocks that are valid more often than random bytes: their parts in any order.
 fn blocks() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         (0x80_u8..=0xff).prop_map(|byte| vec![byte]),
@@ -90,8 +90,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn what_was_encoded_is_decoded(turns in turns()) {
-        let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new(4096));
+    fn blocks_round_trip(turns in turns()) {
+        let (mut encoder, mut decoder) = (HpackEncoder::new(), HpackDecoder::new(4096));
         let mut limit = 4096;
         for turn in turns {
             match turn {
@@ -109,17 +109,17 @@ proptest! {
     }
 
     #[test]
-    fn no_block_does_harm(
+    fn any_block_is_harmless(
         most in prop_oneof![Just(0_usize), Just(64), Just(4096), 0_usize..20_000],
         blocks in prop::collection::vec(
             prop_oneof![blocks(), prop::collection::vec(any::<u8>(), 0..200)],
             0..6,
         ),
     ) {
-        let (mut decoder, mut again) = (Decoder::new(most), Decoder::new(4096));
-        let mut encoder = Encoder::new();
+        let (mut decoder, mut again) = (HpackDecoder::new(most), HpackDecoder::new(4096));
+        let mut encoder = HpackEncoder::new();
         for block in blocks {
-            // A decoder with a fault is of no use, and still does no harm.
+            // A decoder with a fault is unusable, but still harmless.
             let Ok(fields) = read(&mut decoder, &block) else { continue };
             prop_assert!(decoder.size() <= most);
             let sent: Vec<Sent> = fields

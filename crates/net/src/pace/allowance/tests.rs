@@ -1,9 +1,9 @@
-//! In virtual time: the clock is an argument.
+//! Tests in virtual time: the clock is an argument.
 
 use super::*;
 
 const RATE: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
-/// What passes in 10 ms, and in 50.
+/// Bytes that pass in 10 ms and in 50 ms.
 const SMALL: usize = 10_000;
 const GRAIN: usize = 50_000;
 const BEGIN: Duration = Duration::from_secs(1000);
@@ -19,43 +19,43 @@ fn a_second_may_pass_at_once_and_the_rest_when_it_is_due() {
         let due = Duration::from_nanos(allowance.draw(way, bytes, RATE, at).end).saturating_sub(BURST);
         due.saturating_sub(at)
     };
-    let draw = |bytes, at| due(Way::Out, bytes, at);
+    let draw = |bytes, at| due(TransferDirection::Out, bytes, at);
     let begin = ms(5000);
     assert!((0..10).all(|_| draw(100_000, begin).is_zero()));
-    // Whoever comes now waits behind those who came before.
+    // A new reservation is placed behind the earlier ones.
     assert_eq!(draw(100_000, begin), ms(100));
     assert_eq!(draw(100_000, begin), ms(200));
     assert_eq!(draw(100_000, begin + ms(300)), Duration::ZERO);
-    // The other direction is another matter.
-    assert_eq!(due(Way::In, 1_000_000, begin), Duration::ZERO);
-    // A pause of any length saves up for a second.
+    // The other direction is separate.
+    assert_eq!(due(TransferDirection::In, 1_000_000, begin), Duration::ZERO);
+    // A pause of any length saves up the burst only.
     let later = begin + ms(100_000);
     assert_eq!((draw(1_000_000, later), draw(1000, later)), (Duration::ZERO, ms(1)));
-    allowance.give_back(Way::Out, 1000, RATE);
+    allowance.give_back(TransferDirection::Out, 1000, RATE);
     assert_eq!(draw(1000, later), ms(1));
 }
 
-/// Whatever place somebody has, what has passed is worked off before.
+/// Transfers are worked off before any reservation passes.
 #[test]
-fn what_has_passed_is_the_bound() {
+fn transfers_bound_the_rate() {
     let allowance = Allowance::default();
-    let mut place = allowance.draw(Way::Out, GRAIN, RATE, BEGIN);
-    let mut wait = |at| allowance.wait(Way::Out, &mut place, at, true);
+    let mut place = allowance.draw(TransferDirection::Out, GRAIN, RATE, BEGIN);
+    let mut wait = |at| allowance.wait(TransferDirection::Out, &mut place, at, true);
     assert_eq!(wait(BEGIN), None);
-    allowance.pass(Way::Out, 1_000_000, RATE, BEGIN);
+    allowance.pass(TransferDirection::Out, 1_000_000, RATE, BEGIN);
     assert_eq!((wait(BEGIN), wait(BEGIN + ms(49))), (Some(ms(50)), Some(ms(1))));
     assert_eq!(wait(BEGIN + ms(50)), None);
 }
 
-/// Somebody who waits for a grain.
+/// A connection that waits for a grain.
 struct Waiter {
     name: u32,
-    place: Place,
+    place: Reservation,
     next: Duration,
     looks: u32,
 }
 
-/// Those that wait on one allowance, and what has passed: when, and whose it was.
+/// Waiting connections of one allowance, and the transfers: time and name of the connection.
 struct Queue {
     allowance: Allowance,
     grain: usize,
@@ -65,36 +65,37 @@ struct Queue {
 }
 
 impl Queue {
-    /// What may pass at once has passed.
+    /// Starts with the burst used up.
     fn new(grain: usize) -> Self {
         let allowance = Allowance::default();
         let queue = Self { allowance, grain, now: BEGIN, waiters: Vec::new(), passed: Vec::new() };
-        queue.allowance.draw(Way::Out, 1_000_000, RATE, BEGIN);
-        queue.allowance.pass(Way::Out, 1_000_000, RATE, BEGIN);
+        queue.allowance.draw(TransferDirection::Out, 1_000_000, RATE, BEGIN);
+        queue.allowance.pass(TransferDirection::Out, 1_000_000, RATE, BEGIN);
         queue
     }
 
     fn enter(&mut self, name: u32) {
-        let mut place = self.allowance.draw(Way::Out, self.grain, RATE, self.now);
-        match self.allowance.wait(Way::Out, &mut place, self.now, false) {
+        let mut place = self.allowance.draw(TransferDirection::Out, self.grain, RATE, self.now);
+        match self.allowance.wait(TransferDirection::Out, &mut place, self.now, false) {
             Some(wait) => self.waiters.push(Waiter { name, place, next: self.now + wait, looks: 0 }),
             None => self.pass(name),
         }
     }
 
     fn pass(&mut self, name: u32) {
-        self.allowance.pass(Way::Out, self.grain, RATE, self.now);
+        self.allowance.pass(TransferDirection::Out, self.grain, RATE, self.now);
         self.passed.push((self.now, name));
     }
 
-    /// Those that are called so leave.
+    /// Removes the connections of this name.
     fn leave(&mut self, name: u32) {
         let before = self.waiters.len();
         self.waiters.retain(|waiter| waiter.name != name);
-        (self.waiters.len()..before).for_each(|_| self.allowance.give_back(Way::Out, self.grain, RATE));
+        (self.waiters.len()..before)
+            .for_each(|_| self.allowance.give_back(TransferDirection::Out, self.grain, RATE));
     }
 
-    /// Lets time go on.
+    /// Advances the time.
     fn run(&mut self, until: Duration) {
         while let Some(at) = (0..self.waiters.len()).min_by_key(|at| self.waiters[*at].next)
             && self.waiters[at].next <= until
@@ -102,7 +103,7 @@ impl Queue {
             self.now = self.waiters[at].next;
             let waiter = &mut self.waiters[at];
             waiter.looks += 1;
-            match self.allowance.wait(Way::Out, &mut waiter.place, self.now, true) {
+            match self.allowance.wait(TransferDirection::Out, &mut waiter.place, self.now, true) {
                 Some(wait) => waiter.next = self.now + wait,
                 None => {
                     let name = self.waiters.remove(at).name;
@@ -113,15 +114,15 @@ impl Queue {
         self.now = until;
     }
 
-    /// How many grains have passed since `from`.
+    /// Number of grains transferred since `from`.
     fn since(&self, from: Duration) -> usize {
         self.passed.iter().filter(|(at, _)| *at > from).count()
     }
 }
 
-/// Without anybody who leaves each passes when it is due, in the order in which they came.
+/// Unless a connection leaves, each passes when it is due, in order of arrival.
 #[test]
-fn those_that_wait_pass_in_order() {
+fn waiting_connections_pass_in_order() {
     let mut queue = Queue::new(GRAIN);
     (1..=100).for_each(|name| queue.enter(name));
     let looks = ms(5000).as_millis() / LOOK.as_millis();
@@ -132,17 +133,17 @@ fn those_that_wait_pass_in_order() {
     assert_eq!(queue.passed, due);
 }
 
-/// Those far back look seldom, because each look wakes a task.
+/// Distant connections poll rarely, because each poll wakes a task.
 #[test]
-fn a_long_line_wakes_little() {
+fn a_long_queue_polls_rarely() {
     const FAST: NonZeroU64 = NonZeroU64::new(100_000_000).unwrap();
     let (allowance, grain, waiters) = (Allowance::default(), 64 << 10, 10_000);
-    allowance.draw(Way::Out, 100_000_000, FAST, BEGIN);
-    allowance.pass(Way::Out, 100_000_000, FAST, BEGIN);
+    allowance.draw(TransferDirection::Out, 100_000_000, FAST, BEGIN);
+    allowance.pass(TransferDirection::Out, 100_000_000, FAST, BEGIN);
     let looks: f64 = (0..waiters)
         .map(|_| {
-            let mut place = allowance.draw(Way::Out, grain, FAST, BEGIN);
-            let wait = allowance.wait(Way::Out, &mut place, BEGIN, false).unwrap();
+            let mut place = allowance.draw(TransferDirection::Out, grain, FAST, BEGIN);
+            let wait = allowance.wait(TransferDirection::Out, &mut place, BEGIN, false).unwrap();
             assert!(wait <= LONGEST_LOOK);
             if wait < LOOK { 0.0 } else { wait.as_secs_f64().recip() }
         })
@@ -150,9 +151,9 @@ fn a_long_line_wakes_little() {
     assert!((500.0..8000.0).contains(&looks), "{looks} looks a second");
 }
 
-/// Who comes last waits no longer for those that have left.
+/// The last connection of the queue does not wait for those that have left.
 #[test]
-fn who_comes_last_moves_up() {
+fn the_last_connection_moves_up() {
     let mut queue = Queue::new(GRAIN);
     (0..60).for_each(|_| queue.enter(1));
     queue.enter(2);
@@ -163,9 +164,9 @@ fn who_comes_last_moves_up() {
     assert!(passed <= BEGIN + ms(200), "{:?}", passed - BEGIN);
 }
 
-/// Nor do those that have others behind them: the time of those that have left is used.
+/// Connections in the middle of the queue take the time of those that have left, too.
 #[test]
-fn time_that_is_free_is_used() {
+fn free_time_is_used() {
     let mut queue = Queue::new(GRAIN);
     for name in 1..=3 {
         (0..60).for_each(|_| queue.enter(name));
@@ -180,13 +181,13 @@ fn time_that_is_free_is_used() {
     assert!(queue.passed.last().unwrap().0 <= BEGIN + ms(6300));
 }
 
-/// Nobody makes others faster than the rate by drawing and leaving, over and over.
+/// Repeated reserving and leaving never raises the total above the rate.
 #[test]
-fn who_leaves_again_and_again_gives_nobody_more() {
+fn repeated_leaving_does_not_raise_the_rate() {
     let mut queue = Queue::new(GRAIN);
     let mut leavers = 0;
     for step in 1..=5000 {
-        // Those that have passed come back.
+        // Connections that have passed come back.
         while queue.waiters.len() < 40 {
             queue.enter(1);
         }
@@ -194,16 +195,16 @@ fn who_leaves_again_and_again_gives_nobody_more() {
         queue.run(BEGIN + ms(step));
         leavers += queue.waiters.iter().filter(|waiter| waiter.name == 2).count();
         queue.leave(2);
-        // What may pass at once has passed before.
+        // The burst has passed before.
         let most = usize::try_from(step / 50).unwrap() + 2;
         assert!(queue.since(BEGIN) <= most, "{} grains in {step} ms", queue.since(BEGIN));
     }
     assert!(leavers > 90_000 && queue.since(BEGIN) >= 95, "{} grains in 5 s", queue.since(BEGIN));
 }
 
-/// Those that stand behind a place that is free are not overtaken for long by those that come later, who leave no time free.
+/// Later connections may overtake one whose predecessors left only until its next poll.
 #[test]
-fn who_comes_later_overtakes_for_a_moment_only() {
+fn later_connections_overtake_until_the_next_poll() {
     let mut queue = Queue::new(SMALL);
     (0..600).for_each(|_| queue.enter(1));
     queue.enter(2);
@@ -215,7 +216,8 @@ fn who_comes_later_overtakes_for_a_moment_only() {
         }
         queue.run(BEGIN + ms(step));
     }
-    // It stands behind 600 and looks after a second. Those that came before it looked go first, each of which takes 10 ms.
+    // It stands behind 600 and polls after a second. Earlier arrivals with earlier polls go first, each of
+    // which takes 10 ms.
     let passed = queue.passed.iter().find(|(_, name)| *name == 2);
     assert!(passed.is_some_and(|(at, _)| *at <= BEGIN + ms(1500)), "{passed:?}");
 }

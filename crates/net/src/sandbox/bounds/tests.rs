@@ -1,4 +1,4 @@
-//! What a restricted thread can do and what it cannot.
+//! Permitted and denied operations of a restricted thread.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -11,20 +11,20 @@ use std::process::{Command, Stdio};
 use super::*;
 use crate::process::forbid_new_privileges;
 
-/// Does `work` in a thread of its own, restricted: that cannot be taken back. It needs Linux 6.7.
-fn within<T: Send + 'static>(bounds: Bounds, work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs `work` in a restricted thread of its own, as restrictions cannot be undone. Needs Linux 6.7.
+fn within<T: Send + 'static>(bounds: SandboxRules, work: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::spawn(move || {
         forbid_new_privileges().unwrap();
         let restricted = restrict(&bounds, true).unwrap();
         assert!(restricted.version >= 4, "{restricted:?}");
-        // As those that come later.
+        // Threads started later inherit the restrictions.
         std::thread::scope(|scope| scope.spawn(work).join().unwrap())
     });
     thread.join().unwrap()
 }
 
-fn place(path: &Path, rights: Rights) -> Place {
-    Place { path: path.to_owned(), rights }
+fn place(path: &Path, rights: Rights) -> PathRule {
+    PathRule { path: path.to_owned(), rights }
 }
 
 fn is_denied<T>(outcome: io::Result<T>) -> bool {
@@ -32,7 +32,7 @@ fn is_denied<T>(outcome: io::Result<T>) -> bool {
 }
 
 #[test]
-fn rights_are_for_what_they_say() {
+fn rights_permit_their_operations_only() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().to_owned();
     for name in ["files", "sockets", "all", "none"] {
@@ -41,7 +41,7 @@ fn rights_are_for_what_they_say() {
     }
     let rights = [("files", Rights::FILES), ("sockets", Rights::SOCKETS), ("all", Rights::ALL)];
     let places = rights.map(|(name, rights)| place(&root.join(name), rights)).into();
-    let bounds = Bounds { places, ..Bounds::default() };
+    let bounds = SandboxRules { places, ..SandboxRules::default() };
     within(bounds, move || {
         let make = |name: &str| File::create_new(root.join(name).join("new")).map(drop);
         let write = |name: &str| OpenOptions::new().write(true).truncate(true).open(root.join(name));
@@ -66,7 +66,7 @@ fn rights_are_for_what_they_say() {
         assert!(is_denied(socket("files")) && is_denied(socket("none")));
         assert!(is_denied(directory("files")) && is_denied(directory("none")));
         assert!(is_denied(fs::remove_file(root.join("none/old"))));
-        // Elsewhere, from where there are rights to where there are none.
+        // A rename from a place with rights to one without.
         assert!(fs::rename(root.join("all/old"), root.join("none/older")).is_err());
         assert!(fs::hard_link(root.join("none/old"), root.join("all/link")).is_err());
         assert!(is_denied(Command::new("/bin/true").status()), "executed");
@@ -75,7 +75,7 @@ fn rights_are_for_what_they_say() {
 }
 
 #[test]
-fn reading_and_ports_are_restricted_where_they_are_to_be() {
+fn reading_and_ports_are_restricted_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().to_owned();
     for name in ["read", "none"] {
@@ -86,7 +86,7 @@ fn reading_and_ports_are_restricted_where_they_are_to_be() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
     let [open_port, closed_port] = [&open, &closed].map(|one| one.local_addr().unwrap().port());
     let own = std::process::id();
-    let bounds = Bounds {
+    let bounds = SandboxRules {
         places: vec![place(&root.join("read"), Rights::READ), place(Path::new("/proc/self"), Rights::READ)],
         reading: true,
         ports: Some(Ports { listen: [0].into(), connect: [open_port].into() }),
@@ -103,16 +103,16 @@ fn reading_and_ports_are_restricted_where_they_are_to_be() {
         assert!(is_denied(fs::write(root.join("read/file"), "other")));
         TcpStream::connect(("127.0.0.1", open_port)).unwrap();
         assert!(is_denied(TcpStream::connect(("127.0.0.1", closed_port))));
-        // The kernel picks one. A port that is written down is another matter.
+        // The kernel picks the port; port 0 permits no explicit port.
         TcpListener::bind("127.0.0.1:0").unwrap();
         drop(closed);
         assert!(is_denied(TcpListener::bind(("127.0.0.1", closed_port))));
     });
 }
 
-/// What standard output may be. The kernel takes no rule for a pipe, and the others must not go with it.
+/// Standard output may be a pipe. The kernel takes no rule for it, and the other places must keep theirs.
 #[test]
-fn a_pipe_among_the_places_is_no_reason_to_restrict_nothing() {
+fn a_pipe_among_the_places_is_skipped() {
     let (reader, writer) = std::io::pipe().unwrap();
     let pipe = PathBuf::from(format!("/proc/self/fd/{}", writer.as_raw_fd()));
     let folder = tempfile::tempdir().unwrap();
@@ -120,11 +120,11 @@ fn a_pipe_among_the_places_is_no_reason_to_restrict_nothing() {
     let places = vec![place(&pipe, Rights::FILES), place(&root, Rights::FILES)];
     for reading in [false, true] {
         let (pipe, root) = (pipe.clone(), root.clone());
-        let bounds = Bounds { places: places.clone(), reading, ..Bounds::default() };
+        let bounds = SandboxRules { places: places.clone(), reading, ..SandboxRules::default() };
         within(bounds, move || {
             assert!(is_denied(File::create_new("/dev/shm/offramp-bounds-of-a-pipe")));
             fs::write(root.join(reading.to_string()), "").unwrap();
-            // As a log is opened anew.
+            // A log is reopened like this.
             OpenOptions::new().append(true).create(true).open(&pipe).unwrap().write_all(b"line\n").unwrap();
         });
     }
@@ -132,21 +132,22 @@ fn a_pipe_among_the_places_is_no_reason_to_restrict_nothing() {
     assert_eq!(std::io::read_to_string(reader).unwrap(), "line\nline\n");
 }
 
-/// It needs Linux 6.12.
+/// Needs Linux 6.12.
 #[test]
-fn others_get_no_signals_and_their_abstract_sockets_are_not_connected() {
+fn signals_and_abstract_sockets_of_others_are_denied() {
     let name = format!("offramp-bounds-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let _listener = UnixListener::bind_addr(&address).unwrap();
-    // It ends with its input, however this test ends.
+    // `cat` exits with its input, however this test ends.
     let mut other = Command::new("/bin/cat").stdin(Stdio::piped()).spawn().unwrap();
     let id = rustix::process::Pid::from_child(&other);
     for abstract_sockets in [true, false] {
-        let (address, bounds) = (address.clone(), Bounds { abstract_sockets, ..Bounds::default() });
+        let (address, bounds) =
+            (address.clone(), SandboxRules { abstract_sockets, ..SandboxRules::default() });
         within(bounds, move || {
             assert_eq!(UnixStream::connect_addr(&address).is_ok(), abstract_sockets);
             assert!(rustix::process::test_kill_process(id).is_err());
-            // Within the process they reach whom they should.
+            // Signals within the process are permitted.
             rustix::process::test_kill_process(rustix::process::getpid()).unwrap();
         });
     }
@@ -155,7 +156,7 @@ fn others_get_no_signals_and_their_abstract_sockets_are_not_connected() {
 }
 
 #[test]
-fn paths_are_real_as_far_as_they_exist() {
+fn existing_part_of_a_path_is_resolved() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     fs::create_dir(root.join("a")).unwrap();

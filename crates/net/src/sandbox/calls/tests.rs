@@ -1,20 +1,20 @@
-//! What the filter answers, by a small interpreter, and what it does to a thread.
+//! Verdicts of the filter in a small BPF interpreter, and its effect on a thread.
 
 use super::*;
 use crate::process::forbid_new_privileges;
 
-/// The process of the filter.
+/// Number of the filtered process.
 const OWN: u32 = 4711;
 
-/// The terms of a process that may change nothing of the network, and connect to any port.
-const USUAL: Terms = Terms { routes: true, ports_count: false, process: OWN };
+/// Terms of a process without CAP_NET_ADMIN that may connect to any port.
+const USUAL: FilterParams = FilterParams { routes: true, ports_count: false, process: OWN };
 
 fn answer(call: i64, arguments: [u64; 6]) -> u32 {
     answer_with(&USUAL, call, arguments)
 }
 
-/// Whether the filter lets a call pass; arguments that are not given are 0.
-fn allows(terms: &Terms, call: i64, arguments: &[u64]) -> bool {
+/// Returns true if the filter permits a call; missing arguments are 0.
+fn allows(terms: &FilterParams, call: i64, arguments: &[u64]) -> bool {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
     match answer_with(terms, call, all) {
@@ -24,19 +24,19 @@ fn allows(terms: &Terms, call: i64, arguments: &[u64]) -> bool {
     }
 }
 
-/// What a small interpreter of the filter answers to a call.
-fn answer_with(terms: &Terms, call: i64, arguments: [u64; 6]) -> u32 {
-    interpret(terms, call, arguments).0
+/// Verdict of the interpreted filters on a call: the strictest, which is the lowest (seccomp(2)).
+fn answer_with(terms: &FilterParams, call: i64, arguments: [u64; 6]) -> u32 {
+    let (silent, logged) = (first::absent(), program(terms).unwrap());
+    [silent, logged].map(|program| interpret(&program, call, arguments).0).into_iter().min().unwrap()
 }
 
-/// Whether the filter reads an argument of a call before it decides.
-fn looks_at_arguments(terms: &Terms, call: i64) -> bool {
-    interpret(terms, call, [0; 6]).1
+/// Returns true if the filter reads an argument of the call before it decides.
+fn reads_arguments(terms: &FilterParams, call: i64) -> bool {
+    [first::absent(), program(terms).unwrap()].iter().any(|program| interpret(program, call, [0; 6]).1)
 }
 
-/// The answer, and whether an argument was read.
-fn interpret(terms: &Terms, call: i64, arguments: [u64; 6]) -> (u32, bool) {
-    let program = program(terms).unwrap();
+/// The verdict, and whether an argument was read.
+fn interpret(program: &BpfProgram, call: i64, arguments: [u64; 6]) -> (u32, bool) {
     let mut data = Vec::new();
     data.extend((call as u32).to_ne_bytes());
     data.extend(ARCHITECTURE_NUMBER.to_ne_bytes());
@@ -50,7 +50,7 @@ fn interpret(terms: &Terms, call: i64, arguments: [u64; 6]) -> (u32, bool) {
         at += match code {
             0x20 => {
                 a = u32::from_ne_bytes(data[k as usize..][..4].try_into().unwrap());
-                // Behind number, architecture and instruction.
+                // Offsets beyond number, architecture and instruction pointer.
                 looked |= k >= 16;
                 1
             }
@@ -72,7 +72,7 @@ fn interpret(terms: &Terms, call: i64, arguments: [u64; 6]) -> (u32, bool) {
 const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 
 #[test]
-fn the_list_is_what_the_filter_lets_pass() {
+fn the_filter_permits_the_list() {
     for call in HOT.iter().chain(ALLOWED).chain(OLD) {
         assert_eq!(answer(*call, [0; 6]), libc::SECCOMP_RET_ALLOW, "{call}");
     }
@@ -114,7 +114,7 @@ fn the_list_is_what_the_filter_lets_pass() {
 }
 
 #[test]
-fn arguments_decide_where_a_call_has_many_uses() {
+fn calls_with_many_uses_are_decided_by_arguments() {
     let allowed = |call, arguments: &[u64]| allows(&USUAL, call, arguments);
     let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
     let socket = |family: i32, kind: i32, protocol: i32| {
@@ -129,19 +129,19 @@ fn arguments_decide_where_a_call_has_many_uses() {
     }
     assert!(socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0) && !socket(libc::AF_UNIX, libc::SOCK_RAW, 0));
     assert!(!socket(libc::AF_PACKET, libc::SOCK_RAW, 0));
-    // What getifaddrs(3) opens, where it can only ask.
+    // getifaddrs(3) opens this socket, which can only ask.
     assert!(socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE));
     for protocol in [libc::NETLINK_AUDIT, libc::NETLINK_NETFILTER, libc::NETLINK_KOBJECT_UEVENT] {
         assert!(!socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol), "{protocol}");
     }
     assert!(!socket(libc::AF_NETLINK, libc::SOCK_DGRAM, libc::NETLINK_ROUTE));
     let route = [libc::AF_NETLINK as u64, libc::SOCK_RAW as u64, libc::NETLINK_ROUTE as u64, 0, 0, 0];
-    assert_eq!(answer_with(&Terms { routes: false, ..USUAL }, libc::SYS_socket, route), REFUSED);
+    assert_eq!(answer_with(&FilterParams { routes: false, ..USUAL }, libc::SYS_socket, route), REFUSED);
     let (read, write, exec) = (1, 2, 4);
     assert!(allowed(libc::SYS_mmap, &[0, 0, read | write]) && allowed(libc::SYS_mmap, &[0, 0, read | exec]));
     assert!(!allowed(libc::SYS_mmap, &[0, 0, read | write | exec]));
     assert!(allowed(libc::SYS_mprotect, &[0, 0, read]) && !allowed(libc::SYS_mprotect, &[0, 0, read | exec]));
-    // As pthread_create(3) and fork(3) have it.
+    // Flags of pthread_create(3) and fork(3).
     assert!(allowed(libc::SYS_clone, &[0x003d_0f00]) && !allowed(libc::SYS_clone, &[0x0120_0011]));
     assert!(!allowed(libc::SYS_clone, &[0x003d_0f00 | 0x1000_0000]));
     assert!(allowed(libc::SYS_prlimit64, &[0]) && !allowed(libc::SYS_prlimit64, &[1]));
@@ -151,7 +151,7 @@ fn arguments_decide_where_a_call_has_many_uses() {
 }
 
 #[test]
-fn nothing_that_is_made_gets_the_rights_of_its_owner() {
+fn set_id_bits_are_denied() {
     let allowed = |call, arguments: &[u64]| allows(&USUAL, call, arguments);
     let modes = [
         (libc::SYS_fchmod, 1),
@@ -194,7 +194,7 @@ fn nothing_that_is_made_gets_the_rights_of_its_owner() {
 }
 
 #[test]
-fn signals_reach_this_process_alone() {
+fn signals_to_other_processes_are_denied() {
     let allowed = |call, arguments: &[u64]| allows(&USUAL, call, arguments);
     let own = u64::from(OWN);
     assert!(allowed(libc::SYS_tgkill, &[own, own + 1, 6]));
@@ -217,8 +217,8 @@ fn signals_reach_this_process_alone() {
 }
 
 #[test]
-fn what_sends_connects_nowhere_where_ports_count() {
-    let strict = Terms { ports_count: true, ..USUAL };
+fn fast_open_is_denied_where_ports_count() {
+    let strict = FilterParams { ports_count: true, ..USUAL };
     let usual = (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | libc::MSG_ZEROCOPY | libc::MSG_MORE) as u64;
     for (call, at) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
         let with = |flags: u64| {
@@ -229,7 +229,7 @@ fn what_sends_connects_nowhere_where_ports_count() {
         for flags in [0, usual] {
             assert!(allows(&USUAL, call, &with(flags)) && allows(&strict, call, &with(flags)), "{call}");
         }
-        // The kernel takes the lower half alone.
+        // The kernel reads the lower half alone.
         for flags in [u64::from(FAST_OPEN), u64::from(FAST_OPEN) | usual | 1 << 32] {
             assert!(allows(&USUAL, call, &with(flags)), "{call}");
             assert!(!allows(&strict, call, &with(flags)), "{call}");
@@ -237,28 +237,36 @@ fn what_sends_connects_nowhere_where_ports_count() {
     }
 }
 
-/// The kernel finds out by the same steps which calls it need not ask the filter about (since 5.11): those that are
-/// allowed before it looks at an argument.
+/// Kernels since 5.11 find the calls that need no filter by the same interpretation: those permitted before
+/// an argument is read.
 #[test]
-fn calls_of_every_request_are_allowed_by_their_number() {
+fn calls_of_every_request_are_permitted_by_number() {
     for call in HOT {
-        assert!(!looks_at_arguments(&USUAL, *call), "{call}");
+        assert!(!reads_arguments(&USUAL, *call), "{call}");
     }
-    assert!(looks_at_arguments(&USUAL, libc::SYS_openat) && !looks_at_arguments(&USUAL, libc::SYS_openat2));
-    let strict = Terms { ports_count: true, ..USUAL };
+    assert!(reads_arguments(&USUAL, libc::SYS_openat) && !reads_arguments(&USUAL, libc::SYS_openat2));
+    let strict = FilterParams { ports_count: true, ..USUAL };
     for call in HOT {
         let sends = [libc::SYS_sendto, libc::SYS_sendmsg].contains(call);
-        assert_eq!(looks_at_arguments(&strict, *call), sends, "{call}");
+        assert_eq!(reads_arguments(&strict, *call), sends, "{call}");
     }
 }
 
-/// In a thread of its own: it cannot be taken back.
+/// Audited kernels log an answer of the second filter, and its caller waits while their queue is full.
 #[test]
-fn a_thread_that_is_restricted_goes_on_and_cannot_start_programs() {
+fn calls_of_normal_operation_are_refused_without_a_log_line() {
+    let clone3 = |program: &BpfProgram| interpret(program, libc::SYS_clone3, [0; 6]).0;
+    assert_eq!(clone3(&first::absent()), libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
+    assert_eq!(clone3(&program(&USUAL).unwrap()), libc::SECCOMP_RET_ALLOW);
+}
+
+/// Runs in a thread of its own: the filter cannot be removed.
+#[test]
+fn a_restricted_thread_runs_and_cannot_start_programs() {
     let thread = std::thread::spawn(|| {
         forbid_new_privileges().unwrap();
         restrict(true).unwrap();
-        // As those that come later.
+        // Threads started later inherit the filter.
         let later = std::thread::spawn(|| {
             let started = std::process::Command::new("/bin/true").status();
             (started, std::fs::read_to_string("/proc/self/status").is_ok())
@@ -270,9 +278,9 @@ fn a_thread_that_is_restricted_goes_on_and_cannot_start_programs() {
     assert!(reads);
 }
 
-/// As getifaddrs(3) asks the kernel. Whoever could change the network by the same socket gets none.
+/// getifaddrs(3) asks by a route socket, which is denied to processes that could change the network by it.
 #[test]
-fn the_addresses_of_the_machine_can_be_asked_for_without_the_right_to_change_them() {
+fn addresses_can_be_listed_without_the_right_to_change_them() {
     let ask = |give_up: bool| {
         let thread = std::thread::spawn(move || {
             if give_up {

@@ -1,4 +1,4 @@
-//! Who is let in behind a handshake.
+//! Client certificates that a route allows.
 
 use offramp_testkit::ca::{Ca, Leaf};
 use rustls::CipherSuite;
@@ -6,23 +6,27 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
 use super::*;
+use crate::snapshot::Destination;
 
-/// A resumed session of another rule never gets here; whoever is not allowed is refused in either case.
+/// A resumed session of another rule never gets here; a certificate that is not allowed is refused in either case.
 #[test]
-fn who_is_not_allowed_is_refused() {
+fn a_certificate_that_is_not_allowed_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let ca = Ca::new(directory.path()).unwrap();
     let files = ca.issue("client", &Leaf::client("alice", &[])).unwrap();
     let alice: Box<[u8]> = CertificateDer::from_pem_file(files.cert).unwrap().as_ref().into();
     let route = Relay {
-        backend: 0,
+        to: Destination { backend: 0, send_proxy: None, connect_timeout: None },
         tls: None,
-        allow: Some(Allow::new(vec!["cn:bob".parse().unwrap()])),
-        send_proxy: None,
+        allow: Some(AllowList::new(vec!["cn:bob".parse().unwrap()])),
         configured: Arc::default(),
     };
-    let terms =
-        |allow| Terms { configs: None, configured: &route.configured, allow, to: Ends::Relay(&route) };
+    let terms = |allow| TlsTerms {
+        configs: None,
+        configured: &route.configured,
+        allow,
+        after: AfterTls::Relay(&route),
+    };
     let agreed = |resumed, client_certificate| Negotiated {
         version: Version::Tls13,
         suite: CipherSuite::TLS13_AES_128_GCM_SHA256,

@@ -12,8 +12,9 @@ pub(super) fn find<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c
     claims.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
 }
 
-/// What a field says of a claim: a text, a number, a truth, or a list of those with commas between them. Nothing where a
-/// server could read it in two ways: a text of a list with a comma, and whatever no field can have (RFC 9110 §5.5).
+/// Value of a field for a claim: a text, a number, a truth, or a list of those with commas between them. Nothing if
+/// a server could read it in two ways: a text of a list with a comma, and bytes that no field can have (RFC 9110
+/// §5.5).
 pub(super) fn field(claim: &Value) -> Option<Vec<u8>> {
     let text = match claim {
         Value::Array(items) => {

@@ -19,15 +19,15 @@ const EXPONENT_MAX: usize = 4;
 /// A coordinate of P-256, and a key of Ed25519, in bytes.
 const COORDINATE: usize = 32;
 
-/// How tokens are signed.
+/// The algorithm of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Algorithm {
+pub(super) enum JwsAlgorithm {
     Rs256,
     Es256,
     EdDsa,
 }
 
-impl Algorithm {
+impl JwsAlgorithm {
     pub(super) fn of(name: &str) -> Option<Self> {
         match name {
             "RS256" => Some(Self::Rs256),
@@ -39,29 +39,29 @@ impl Algorithm {
     }
 }
 
-/// A public key.
-pub(super) struct Key {
+/// A key that verifies tokens.
+pub(super) struct VerifyingKey {
     pub(super) id: Option<String>,
-    pub(super) algorithm: Algorithm,
+    pub(super) algorithm: JwsAlgorithm,
     key: ParsedPublicKey,
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for VerifyingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {:?}", self.algorithm, self.id)
     }
 }
 
-impl Key {
+impl VerifyingKey {
     pub(super) fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         self.key.verify_sig(message, signature).is_ok()
     }
 }
 
-/// The public keys of who issues tokens.
+/// The public keys of an issuer of tokens.
 #[derive(Debug)]
 pub struct KeySet {
-    keys: Vec<Key>,
+    keys: Vec<VerifyingKey>,
     digest: Box<[u8]>,
 }
 
@@ -77,7 +77,8 @@ impl KeySet {
         }
     }
 
-    /// Reads a set that a server has sent: keys that are wrong are left out too (RFC 7517 §5), and told beside it.
+    /// Reads a set that a server has sent: keys that are wrong are left out too (RFC 7517 §5), and reported beside
+    /// it.
     ///
     /// # Errors
     /// It is none, or has no key that can be used.
@@ -107,11 +108,11 @@ impl KeySet {
         Ok((Self { keys, digest }, wrong))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Key> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &VerifyingKey> {
         self.keys.iter()
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     #[must_use]
     pub fn count(&self) -> usize {
         self.keys.len()
@@ -131,7 +132,7 @@ fn name(item: &Value) -> String {
 }
 
 /// A key of a set; nothing for one that signs no tokens of ours.
-fn key(item: &Map<String, Value>) -> Result<Option<Key>, String> {
+fn key(item: &Map<String, Value>) -> Result<Option<VerifyingKey>, String> {
     let text = |name: &str| item.get(name).and_then(Value::as_str);
     if text("kty") == Some("oct") {
         return Err("it is a secret: write only public keys".to_owned());
@@ -144,12 +145,12 @@ fn key(item: &Map<String, Value>) -> Result<Option<Key>, String> {
         uses.as_array().is_some_and(|uses| uses.iter().any(|one| one.as_str() == Some("verify")))
     });
     let algorithm = match (text("kty"), text("crv")) {
-        (Some("RSA"), _) => Algorithm::Rs256,
-        (Some("EC"), Some("P-256")) => Algorithm::Es256,
-        (Some("OKP"), Some("Ed25519")) => Algorithm::EdDsa,
+        (Some("RSA"), _) => JwsAlgorithm::Rs256,
+        (Some("EC"), Some("P-256")) => JwsAlgorithm::Es256,
+        (Some("OKP"), Some("Ed25519")) => JwsAlgorithm::EdDsa,
         _ => return Ok(None),
     };
-    if !signs || !checks || text("alg").is_some_and(|name| Algorithm::of(name) != Some(algorithm)) {
+    if !signs || !checks || text("alg").is_some_and(|name| JwsAlgorithm::of(name) != Some(algorithm)) {
         return Ok(None);
     }
     let bytes = |name: &str| {
@@ -157,8 +158,8 @@ fn key(item: &Map<String, Value>) -> Result<Option<Key>, String> {
         decoded.ok_or_else(|| format!("`{name}` is no base64url"))
     };
     let key = match algorithm {
-        Algorithm::Rs256 => rsa(&bytes("n")?, &bytes("e")?)?,
-        Algorithm::Es256 => {
+        JwsAlgorithm::Rs256 => rsa(&bytes("n")?, &bytes("e")?)?,
+        JwsAlgorithm::Es256 => {
             let (x, y) = (bytes("x")?, bytes("y")?);
             if (x.len(), y.len()) != (COORDINATE, COORDINATE) {
                 return Err("`x` and `y` of P-256 have 32 bytes each".to_owned());
@@ -167,7 +168,7 @@ fn key(item: &Map<String, Value>) -> Result<Option<Key>, String> {
             ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
                 .map_err(|_| "`x` and `y` are no point of P-256".to_owned())?
         }
-        Algorithm::EdDsa => {
+        JwsAlgorithm::EdDsa => {
             let x = bytes("x")?;
             if x.len() != COORDINATE {
                 return Err("`x` of Ed25519 has 32 bytes".to_owned());
@@ -176,7 +177,7 @@ fn key(item: &Map<String, Value>) -> Result<Option<Key>, String> {
         }
     };
     let id = text("kid").map(ToOwned::to_owned);
-    Ok(Some(Key { id, algorithm, key }))
+    Ok(Some(VerifyingKey { id, algorithm, key }))
 }
 
 fn rsa(modulus: &[u8], exponent: &[u8]) -> Result<ParsedPublicKey, String> {

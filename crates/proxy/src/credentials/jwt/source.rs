@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::KeySet;
 
-/// How long a request waits for keys that are being fetched because of its token.
+/// The longest wait of a request for keys that are being fetched because of its token.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Nothing is fetched; a token by an unknown key begins it.
@@ -26,14 +26,14 @@ const RESTING: u8 = 2;
 
 /// The keys of a route.
 #[derive(Clone, Debug)]
-pub enum Keys {
+pub enum KeySource {
     /// Those of a file.
     Fixed(Arc<KeySet>),
     /// Those of a server.
     Fetched(Arc<FetchedKeys>),
 }
 
-/// Keys that come and change while the process runs. One who fetches them has all that is public; workers ask for them.
+/// Keys that come and change while the process runs. Their fetcher has all that is public; workers ask for them.
 #[derive(Debug, Default)]
 pub struct FetchedKeys {
     current: ArcSwapOption<KeySet>,
@@ -65,7 +65,7 @@ impl FetchedKeys {
         self.asked.notified().await;
     }
 
-    /// A fetch begins: whoever lacks a key waits for its end.
+    /// Begins a fetch: requests that lack a key wait for its end.
     pub fn begin(&self) {
         self.state.store(UNDER_WAY, Ordering::Release);
     }
@@ -100,7 +100,7 @@ impl FetchedKeys {
     }
 }
 
-impl Keys {
+impl KeySource {
     /// The keys at this moment, if there are any yet.
     pub(super) fn current(&self) -> Option<Arc<KeySet>> {
         match self {
@@ -109,7 +109,7 @@ impl Keys {
         }
     }
 
-    /// What `look` sees of the keys at this moment.
+    /// Calls `look` with the keys at this moment.
     pub(super) fn with<T>(&self, look: impl FnOnce(&KeySet) -> T) -> Option<T> {
         match self {
             Self::Fixed(keys) => Some(look(keys)),

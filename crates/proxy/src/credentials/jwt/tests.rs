@@ -71,8 +71,8 @@ fn key_set(keys: &[Value]) -> Arc<KeySet> {
     Arc::new(KeySet::parse(&json!({ "keys": keys }).to_string()).unwrap())
 }
 
-fn set(keys: &[Value]) -> Keys {
-    Keys::Fixed(key_set(keys))
+fn set(keys: &[Value]) -> KeySource {
+    KeySource::Fixed(key_set(keys))
 }
 
 fn wrong(keys: &[Value]) -> Vec<String> {
@@ -359,7 +359,7 @@ async fn tokens_are_remembered_by_keys_and_rules() {
 async fn fetched_keys_come_go_and_are_asked_for() {
     let (old, new) = (Issuer::new(), Issuer::new());
     let (fetched, known) = (Arc::new(FetchedKeys::default()), KnownTokens::default());
-    let jwt = Jwt::new(Keys::Fetched(Arc::clone(&fetched)), rules());
+    let jwt = Jwt::new(KeySource::Fetched(Arc::clone(&fetched)), rules());
     let token = |issuer: &Issuer, id: &str| {
         issuer.token(&json!({ "alg": "EdDSA", "kid": id }), &json!({ "exp": 4_102_444_800_u64 }))
     };

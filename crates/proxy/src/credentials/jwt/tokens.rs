@@ -19,45 +19,45 @@ use super::{Disbelief, Jwt, KeySet, Token, Unchecked};
 use crate::fair_permits::FairPermits;
 use crate::fair_queue::ClientNetworkPath;
 
-/// How many tokens each worker remembers.
+/// Tokens that each worker remembers.
 const REMEMBERED: usize = 4096;
-/// How large the fields of all of them may be, in bytes.
+/// The most bytes in the fields of all of them.
 const FIELDS_MAX: usize = 1 << 20;
-/// How many requests of a worker wait for a signature: a third of a second of work for one core.
+/// Requests of a worker that wait for a signature: a third of a second of work for one core.
 const SIGNATURES: usize = 4096;
-/// How many requests of a worker wait for keys that are being fetched.
+/// Requests of a worker that wait for keys that are being fetched.
 const FETCHES: usize = 1024;
-/// For how long.
+/// Time for which a token is remembered.
 const REMEMBER: Duration = Duration::from_secs(5 * 60);
 
-/// What a worker knows of tokens.
+/// The tokens that a worker knows.
 pub(crate) struct KnownTokens {
     key: [u8; 16],
-    right: RefCell<Right>,
+    right: RefCell<ValidTokens>,
     /// Requests that wait for a signature to be checked, and for keys that are being fetched.
     signatures: Rc<FairPermits>,
     fetches: Rc<FairPermits>,
 }
 
 #[derive(Default)]
-struct Right {
-    tokens: HashMap<u128, Known>,
-    /// The oldest first.
+struct ValidTokens {
+    tokens: HashMap<u128, CachedToken>,
+    /// Tokens by age, the oldest first.
     order: VecDeque<u128>,
-    /// How large their fields are.
+    /// The bytes in their fields.
     size: usize,
 }
 
-struct Known {
+struct CachedToken {
     token: Rc<Token>,
-    /// In seconds since 1970.
+    /// End of the token in seconds since 1970.
     until: f64,
 }
 
 impl Default for KnownTokens {
     fn default() -> Self {
         let mut key = [0; 16];
-        // Tokens are never remembered by a key that somebody could know.
+        // Tokens are never remembered by a key that others could know.
         let drawn = aws_lc_rs::default_provider().secure_random.fill(&mut key).is_ok();
         assert!(drawn, "the system has random numbers: TLS has drawn some before");
         let signatures = FairPermits::new(1, SIGNATURES);
@@ -66,14 +66,14 @@ impl Default for KnownTokens {
 }
 
 impl KnownTokens {
-    /// What a token says that was believed a moment ago.
+    /// A token that was believed a moment ago.
     pub(crate) fn known(&self, jwt: &Jwt, token: &str) -> Result<Option<Rc<Token>>, Disbelief> {
         let digest = jwt.keys.with(|keys| self.digest(jwt, keys, token)).ok_or(Disbelief::NoKeys)?;
         Ok(self.right.borrow().get(digest, SystemTime::now()))
     }
 
-    /// What a token of `client` says that is not known, if `jwt` believes it. Waits for signatures of others, and for
-    /// keys that are being fetched.
+    /// Claims of a token of `client` that is not remembered, if `jwt` believes it. Waits for signatures of others,
+    /// and for keys that are being fetched.
     pub(crate) async fn check(
         &self,
         jwt: &Jwt,
@@ -83,11 +83,11 @@ impl KnownTokens {
         let client = ClientNetworkPath::of(client);
         let unchecked = jwt.read(token, SystemTime::now())?;
         let keys = jwt.keys.current().ok_or(Disbelief::NoKeys)?;
-        match self.verify((jwt, &keys), token, &unchecked, client).await {
+        match self.verify(jwt, &keys, token, &unchecked, client).await {
             Err(Disbelief::Wrong(why)) if unchecked.names_another(&keys) => {
                 let newer = self.fetches.beside(client, jwt.keys.newer(&keys)).await;
                 let newer = newer.ok_or(Disbelief::Busy)?.ok_or(why)?;
-                self.verify((jwt, &newer), token, &unchecked, client).await
+                self.verify(jwt, &newer, token, &unchecked, client).await
             }
             outcome => outcome,
         }
@@ -96,7 +96,8 @@ impl KnownTokens {
     /// Checks a signature when it is its turn, and remembers the token where it is right.
     async fn verify(
         &self,
-        (jwt, keys): (&Jwt, &KeySet),
+        jwt: &Jwt,
+        keys: &KeySet,
         token: &str,
         unchecked: &Unchecked<'_>,
         client: ClientNetworkPath,
@@ -115,7 +116,7 @@ impl KnownTokens {
         Ok(token)
     }
 
-    /// What a token is known by: other keys or rules make it unknown.
+    /// The digest of a token: other keys or rules make it another.
     fn digest(&self, jwt: &Jwt, keys: &KeySet, token: &str) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(keys.digest());
@@ -125,7 +126,7 @@ impl KnownTokens {
     }
 }
 
-impl Right {
+impl ValidTokens {
     fn get(&self, digest: u128, now: SystemTime) -> Option<Rc<Token>> {
         let known = self.tokens.get(&digest).filter(|known| known.until > seconds(now))?;
         Some(Rc::clone(&known.token))
@@ -146,7 +147,7 @@ impl Right {
         }
         self.size += size(token);
         let until = token.ends.min(now + REMEMBER.as_secs_f64());
-        self.tokens.insert(digest, Known { token: Rc::clone(token), until });
+        self.tokens.insert(digest, CachedToken { token: Rc::clone(token), until });
         self.order.push_back(digest);
     }
 
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded_in_number_size_and_time() {
-        let (mut right, now) = (Right::default(), SystemTime::now());
+        let (mut right, now) = (ValidTokens::default(), SystemTime::now());
         let token = |size: usize, ends: f64| {
             let fields = vec![(HeaderName::from_static("x"), vec![b'x'; size])];
             Rc::new(Token { user: None, fields, ends, tunnel_end: None })

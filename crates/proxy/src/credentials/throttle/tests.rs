@@ -1,7 +1,7 @@
 use tokio::sync::oneshot;
 use zeroize::Zeroizing;
 
-use super::super::check_queue::{CheckQueue, Job};
+use super::super::check_queue::{CheckQueue, HashJob};
 use super::super::hash::PasswordHash;
 use super::*;
 
@@ -16,13 +16,18 @@ fn address(number: u32) -> Option<IpAddr> {
 struct Guessing(Option<IpAddr>, u128);
 
 impl Guessing {
-    fn guess(&mut self, throttle: &Arc<Throttle>, now: Instant) -> Result<(), Refused> {
+    fn guess(&mut self, throttle: &Arc<Throttle>, now: Instant) -> Result<(), ThrottleDenial> {
         self.guess_for(ANNA, throttle, now)
     }
 
-    fn guess_for(&mut self, name: u128, throttle: &Arc<Throttle>, now: Instant) -> Result<(), Refused> {
+    fn guess_for(
+        &mut self,
+        name: u128,
+        throttle: &Arc<Throttle>,
+        now: Instant,
+    ) -> Result<(), ThrottleDenial> {
         self.1 += 1;
-        throttle.begin(self.0, (name, self.1), now).map(|attempt| attempt.was_wrong(now))
+        throttle.begin(self.0, name, self.1, now).map(|attempt| attempt.was_wrong(now))
     }
 }
 
@@ -35,7 +40,7 @@ fn one_person_of_an_office_keeps_out_nobody_else() {
     // All the time that wrong passwords are remembered, as fast as it goes.
     for _ in 0..FORGET.as_secs() {
         waits += u32::from(office.guess(&throttle, now).is_err());
-        drop(throttle.begin(office.0, (2, 0), now).expect("another person is let in"));
+        drop(throttle.begin(office.0, 2, 0, now).expect("another person is let in"));
         now += Duration::from_secs(1);
     }
     assert!(waits > 800, "{waits}");
@@ -43,7 +48,7 @@ fn one_person_of_an_office_keeps_out_nobody_else() {
     for _ in 0..FREE {
         office.guess_for(2, &throttle, now).unwrap();
     }
-    assert_eq!(office.guess_for(2, &throttle, now), Err(Refused::Wait(FIRST)));
+    assert_eq!(office.guess_for(2, &throttle, now), Err(ThrottleDenial::Wait(FIRST)));
 }
 
 #[test]
@@ -56,8 +61,8 @@ fn an_address_that_tries_many_names_waits_for_all_of_them() {
     }
     for seconds in [1, 2, 4, 8] {
         let wait = Duration::from_secs(seconds);
-        assert_eq!(one.guess_for(1000, &throttle, now), Err(Refused::Wait(wait)));
-        assert!(throttle.begin(address(2), (1000, 0), now).is_ok(), "other addresses do not wait");
+        assert_eq!(one.guess_for(1000, &throttle, now), Err(ThrottleDenial::Wait(wait)));
+        assert!(throttle.begin(address(2), 1000, 0, now).is_ok(), "other addresses do not wait");
         now += wait;
         one.guess_for(u128::from(seconds) + 2000, &throttle, now).unwrap();
     }
@@ -68,7 +73,7 @@ fn an_address_that_tries_many_names_waits_for_all_of_them() {
         now += FIRST;
     }
     assert!((300..=410).contains(&guesses), "{guesses}");
-    assert!(throttle.begin(one.0, (1, 0), now + LONGEST).is_ok());
+    assert!(throttle.begin(one.0, 1, 0, now + LONGEST).is_ok());
 }
 
 #[test]
@@ -92,20 +97,20 @@ fn each_further_wrong_password_doubles_the_wait() {
     }
     for seconds in [1, 2, 4, 8, 16, 32, 64, 64, 64] {
         let wait = Duration::from_secs(seconds);
-        assert_eq!(client.guess(&throttle, now), Err(Refused::Wait(wait)));
-        assert!(throttle.begin(address(2), (ANNA, 0), now).is_ok(), "others do not wait");
+        assert_eq!(client.guess(&throttle, now), Err(ThrottleDenial::Wait(wait)));
+        assert!(throttle.begin(address(2), ANNA, 0, now).is_ok(), "others do not wait");
         now += wait;
         client.guess(&throttle, now).unwrap();
     }
     // A right one makes nothing of it forgotten, time does.
     now += LONGEST;
-    drop(throttle.begin(client.0, (ANNA, 0), now).unwrap());
+    drop(throttle.begin(client.0, ANNA, 0, now).unwrap());
     client.guess(&throttle, now).unwrap();
-    assert!(throttle.begin(client.0, (ANNA, 0), now).is_err());
+    assert!(throttle.begin(client.0, ANNA, 0, now).is_err());
     now += FORGET;
-    assert!(throttle.begin(client.0, (ANNA, client.1), now).is_ok());
+    assert!(throttle.begin(client.0, ANNA, client.1, now).is_ok());
     now += OF_NAMES_IN_NETWORKS.forget;
-    assert!(throttle.begin(client.0, (ANNA, client.1), now).is_ok());
+    assert!(throttle.begin(client.0, ANNA, client.1, now).is_ok());
     assert!(is_empty(&throttle));
 }
 
@@ -118,12 +123,12 @@ fn the_same_wrong_password_counts_once() {
         one.guess(&throttle, now).unwrap();
     }
     for _ in 0..1000 {
-        assert_eq!(throttle.begin(one.0, (ANNA, one.1), now).unwrap_err(), Refused::WrongBefore);
+        assert_eq!(throttle.begin(one.0, ANNA, one.1, now).unwrap_err(), ThrottleDenial::WrongBefore);
     }
     one.guess(&throttle, now).unwrap();
     // Also while it waits; but only the last ones, and only those of this client.
-    assert_eq!(throttle.begin(one.0, (ANNA, one.1), now).unwrap_err(), Refused::WrongBefore);
-    assert_eq!(throttle.begin(one.0, (ANNA, 1), now).unwrap_err(), Refused::Wait(FIRST));
+    assert_eq!(throttle.begin(one.0, ANNA, one.1, now).unwrap_err(), ThrottleDenial::WrongBefore);
+    assert_eq!(throttle.begin(one.0, ANNA, 1, now).unwrap_err(), ThrottleDenial::Wait(FIRST));
     other.guess(&throttle, now).unwrap();
 }
 
@@ -131,13 +136,13 @@ fn the_same_wrong_password_counts_once() {
 fn so_many_at_a_time() {
     let throttle = Arc::new(Throttle::default());
     let now = Instant::now();
-    let begin = |name: u32, digest: u32| throttle.begin(None, (name.into(), digest.into()), now);
+    let begin = |name: u32, digest: u32| throttle.begin(None, name.into(), digest.into(), now);
     let mut held: Vec<_> = (0..OF_NAMES.at_a_time).map(|number| begin(0, number).unwrap()).collect();
-    assert_eq!(begin(0, 100).unwrap_err(), Refused::Wait(SOON));
+    assert_eq!(begin(0, 100).unwrap_err(), ThrottleDenial::Wait(SOON));
     // Other names at the address are checked meanwhile, but not without end.
     let others = OF_NAMES.at_a_time..OF_ADDRESSES.at_a_time;
     held.extend(others.map(|number| begin(number, 0).unwrap()));
-    assert_eq!(begin(1000, 0).unwrap_err(), Refused::Wait(SOON));
+    assert_eq!(begin(1000, 0).unwrap_err(), ThrottleDenial::Wait(SOON));
     drop(held);
     assert!(begin(0, 0).is_ok());
     assert!(is_empty(&throttle));
@@ -149,7 +154,7 @@ fn the_table_is_bounded() {
     let now = Instant::now();
     for number in 0..100_000 {
         // Each in a network of its own.
-        throttle.begin(address(number << 8), (number.into(), 0), now).unwrap().was_wrong(now);
+        throttle.begin(address(number << 8), number.into(), 0, now).unwrap().was_wrong(now);
     }
     // One that guesses again and again has its place once.
     let mut client = Guessing(address(7), 0);
@@ -157,7 +162,7 @@ fn the_table_is_bounded() {
         let _ = client.guess(&throttle, now + LONGEST * turn);
     }
     let tables = throttle.lock();
-    fn assert_bounded<K: Copy + Eq + Hash>(table: &Table<K>) {
+    fn assert_bounded<K: Copy + Eq + Hash>(table: &GuesserTable<K>) {
         let most = table.bounds.known;
         assert!(table.guessers.len() <= most && table.order.len() <= most);
     }
@@ -180,7 +185,7 @@ fn a_network_does_not_begin_anew_with_each_address() {
         let mut now = begun;
         for number in 0..36_000 {
             let client = Some(address(number).parse().unwrap());
-            let attempt = throttle.begin(client, (number.into(), number.into()), now);
+            let attempt = throttle.begin(client, number.into(), number.into(), now);
             guesses += u32::from(attempt.map(|attempt| attempt.was_wrong(now)).is_ok());
             now += Duration::from_millis(100);
         }
@@ -188,7 +193,7 @@ fn a_network_does_not_begin_anew_with_each_address() {
         assert!((900..=1150).contains(&guesses), "{guesses}");
         // Others do not wait, and neither does who has been let in.
         for other in ["2001:db8:8::1", "203.0.114.1"] {
-            assert!(throttle.begin(Some(other.parse().unwrap()), (1, 1), now).is_ok());
+            assert!(throttle.begin(Some(other.parse().unwrap()), 1, 1, now).is_ok());
         }
     }
 }
@@ -197,13 +202,13 @@ fn a_network_does_not_begin_anew_with_each_address() {
 fn a_name_that_is_guessed_from_everywhere_is_slowed_and_its_owner_is_not() {
     let throttle = Arc::new(Throttle::default());
     let mut now = Instant::now();
-    let standing = |client: u32, now| throttle.begin(address(client), (ANNA, 0), now).unwrap().standing;
-    throttle.begin(address(7), (ANNA, 0), now).unwrap().was_right(now);
+    let standing = |client: u32, now| throttle.begin(address(client), ANNA, 0, now).unwrap().standing;
+    throttle.begin(address(7), ANNA, 0, now).unwrap().was_right(now);
     let pace = |seconds| Some(Duration::from_secs(seconds));
     let mut paces = Vec::new();
     for number in 1..=8 * OF_EVERYWHERE.free {
         // A network for each two guesses.
-        let guess = throttle.begin(address((number / 2 + 256) << 8), (ANNA, number.into()), now).unwrap();
+        let guess = throttle.begin(address((number / 2 + 256) << 8), ANNA, number.into(), now).unwrap();
         guess.was_wrong(now);
         paces.push(standing(1, now).pace);
     }
@@ -211,7 +216,7 @@ fn a_name_that_is_guessed_from_everywhere_is_slowed_and_its_owner_is_not() {
     assert!(paces[..free - 1].iter().all(Option::is_none));
     assert_eq!([0, 1, 2, 3, 7].map(|times| paces[free * (times + 1) - 1]), [1, 2, 4, 8, 8].map(pace));
     // By name, and in the order of what networks have guessed.
-    let other = throttle.begin(address(1), (2, 0), now).unwrap();
+    let other = throttle.begin(address(1), 2, 0, now).unwrap();
     assert_eq!(other.standing, Standing::default());
     let total = u32::try_from(paces.len()).unwrap();
     assert_eq!(standing(1, now).guesses, Guesses::default());
@@ -227,20 +232,20 @@ fn a_name_that_is_guessed_from_everywhere_is_slowed_and_its_owner_is_not() {
 fn who_has_logged_in_waits_for_nobody_elses_guesses() {
     let throttle = Arc::new(Throttle::default());
     let now = Instant::now();
-    throttle.begin(address(1), (ANNA, 0), now).unwrap().was_right(now);
+    throttle.begin(address(1), ANNA, 0, now).unwrap().was_right(now);
     // Others at the address use up what it may guess.
     let mut others = Guessing(address(1), 0);
     let mut name = 10;
     while others.guess_for(name, &throttle, now).is_ok() {
         name += 1;
     }
-    assert!(matches!(throttle.begin(address(1), (9, 0), now), Err(Refused::Wait(_))));
-    assert!(throttle.begin(address(1), (ANNA, 0), now).is_ok());
+    assert!(matches!(throttle.begin(address(1), 9, 0, now), Err(ThrottleDenial::Wait(_))));
+    assert!(throttle.begin(address(1), ANNA, 0, now).is_ok());
     // Its own guesses count.
     for _ in 0..FREE {
         others.guess(&throttle, now).unwrap();
     }
-    assert_eq!(others.guess(&throttle, now), Err(Refused::Wait(FIRST)));
+    assert_eq!(others.guess(&throttle, now), Err(ThrottleDenial::Wait(FIRST)));
 }
 
 #[test]
@@ -249,11 +254,11 @@ fn a_crowd_makes_nobody_begin_anew() {
     let now = Instant::now();
     for number in 0..OF_ADDRESSES.free {
         let at = now + Duration::from_millis(number.into());
-        throttle.begin(address(7), (number.into(), 0), at).unwrap().was_wrong(at);
+        throttle.begin(address(7), number.into(), 0, at).unwrap().was_wrong(at);
     }
     let known = u32::try_from(OF_ADDRESSES.known).unwrap();
     for number in 0..known {
-        throttle.begin(address((number + 9) << 8), (number.into(), 0), now).unwrap().was_wrong(now);
+        throttle.begin(address((number + 9) << 8), number.into(), 0, now).unwrap().was_wrong(now);
     }
     let wrong = |throttle: &Throttle| {
         let tables = throttle.lock();
@@ -263,7 +268,7 @@ fn a_crowd_makes_nobody_begin_anew() {
     assert_eq!(wrong(&throttle), Some(OF_ADDRESSES.free / 2));
     // The next crowd finds nothing that would be worth a place.
     for number in 0..known {
-        throttle.begin(address((number + 9_999) << 8), (number.into(), 0), now).unwrap().was_wrong(now);
+        throttle.begin(address((number + 9_999) << 8), number.into(), 0, now).unwrap().was_wrong(now);
     }
     assert_eq!(wrong(&throttle), None);
 }
@@ -281,7 +286,7 @@ struct Flood {
     throttle: Arc<Throttle>,
     queue: CheckQueue,
     now: Instant,
-    under_way: Vec<(Attempt, oneshot::Receiver<bool>)>,
+    under_way: Vec<(PasswordAttempt, oneshot::Receiver<bool>)>,
     sent: usize,
 }
 
@@ -293,13 +298,13 @@ impl Flood {
         self.sent += 1;
         let client = Some(from.parse().unwrap());
         let digest = self.sent as u128;
-        let Ok(attempt) = self.throttle.begin(client, (ANNA, digest), self.now) else { return false };
+        let Ok(attempt) = self.throttle.begin(client, ANNA, digest, self.now) else { return false };
         let (done, outcome) = oneshot::channel();
         let hash = PasswordHash::parse(Self::HASH).unwrap();
         let (client, standing) = (ClientNetworkPath::of(client), attempt.standing);
         let password = Zeroizing::new(Vec::new());
         let is_taken =
-            self.queue.push(Job { hash, password, done, client, name: ANNA, standing }, self.now).is_ok();
+            self.queue.push(HashJob { hash, password, done, client, name: ANNA, standing }, self.now).is_ok();
         self.under_way.push((attempt, outcome));
         is_taken
     }

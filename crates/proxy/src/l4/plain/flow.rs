@@ -9,29 +9,28 @@ use std::mem;
 use std::task::{Context, Poll};
 
 use offramp_net::Socket;
-use offramp_net::splice::{self, Pipe, Pipes};
+use offramp_net::splice::{self, Pipes, SplicePipe};
 
 use crate::failure;
 use crate::l4::{Progress, flush};
 
-/// One direction.
+/// One direction of a relay without TLS.
 #[derive(Default)]
-pub(super) struct Flow {
+pub(super) struct PlainFlow {
     /// Bytes that the receiver has not taken yet.
     pub(super) kept: Vec<u8>,
     /// The same in the kernel; never empty, and never beside others in `kept`.
-    piped: Option<Pipe>,
+    piped: Option<SplicePipe>,
     pace: Pace,
-    pub(super) end: End,
+    pub(super) end: FlowProgress,
     pub(super) moved: u64,
-    /// What was read and dropped since then.
+    /// Bytes that were read and dropped since then.
     pub(super) dropped: u64,
 }
 
-/// How far a direction has come to its end.
+/// The end of a direction, in the order of its steps.
 #[derive(Default)]
-pub(super) enum End {
-    /// More may come.
+pub(super) enum FlowProgress {
     #[default]
     Open,
     /// The sender has finished; the receiver does not know yet, as something may still wait for it.
@@ -44,18 +43,18 @@ pub(super) enum End {
     Over(io::Error),
 }
 
-impl End {
-    /// Whether the sender has finished.
+impl FlowProgress {
+    /// The sender has finished.
     pub(super) fn is_ended(&self) -> bool {
         matches!(self, Self::Ended | Self::Shut | Self::Over(_))
     }
 
-    /// Whether nothing more is written to the receiver.
+    /// Nothing more is written to the receiver.
     pub(super) fn is_shut(&self) -> bool {
         matches!(self, Self::Shut | Self::Refused(_) | Self::Over(_))
     }
 
-    /// How the receiver refused to take more, if it did.
+    /// The error of a receiver that takes no more.
     pub(super) fn refusal(&self) -> Option<&io::Error> {
         match self {
             Self::Refused(error) | Self::Over(error) => Some(error),
@@ -64,7 +63,7 @@ impl End {
     }
 }
 
-/// How the bytes are moved.
+/// The way in which bytes are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
     /// By copying; so many large reads came one after the other.
@@ -96,22 +95,22 @@ impl Pace {
     }
 }
 
-/// What both directions of a relay use in turns.
+/// Tools that both directions of a relay use in turns.
 pub(super) struct Tools<'a> {
-    /// Where copies go by.
+    /// The memory for copies.
     pub(super) room: &'a mut [u8],
     pub(super) pipes: &'a Pipes,
 }
 
-impl Flow {
+impl PlainFlow {
     /// One that begins with bytes that were read already.
     pub(super) fn beginning_with(early: Vec<u8>) -> Self {
         Self { moved: early.len() as u64, kept: early, ..Self::default() }
     }
 
-    /// How many bytes the receiver has not taken yet.
+    /// Bytes that the receiver has not taken yet.
     pub(super) fn waiting(&self) -> usize {
-        self.kept.len() + self.piped.as_ref().map_or(0, Pipe::held)
+        self.kept.len() + self.piped.as_ref().map_or(0, SplicePipe::held)
     }
 
     /// One step. An error is the sender's.
@@ -128,19 +127,19 @@ impl Flow {
             Err(error) => return self.refuse(error, tools.pipes),
         }
         match self.end {
-            End::Open | End::Refused(_) => {}
-            End::Ended => {
-                self.end = End::Shut;
+            FlowProgress::Open | FlowProgress::Refused(_) => {}
+            FlowProgress::Ended => {
+                self.end = FlowProgress::Shut;
                 let _ = to.shutdown_write();
                 return Ok(Progress::Done);
             }
-            End::Shut | End::Over(_) => return Ok(Progress::Done),
+            FlowProgress::Shut | FlowProgress::Over(_) => return Ok(Progress::Done),
         }
         if matches!(self.pace, Pace::Splice(_))
             && !self.end.is_shut()
             && let Some(pipe) = tools.pipes.lend()
         {
-            return self.splice(cx, from, to, (pipe, tools.pipes));
+            return self.splice(cx, from, to, pipe, tools.pipes);
         }
         self.copy(cx, from, to, tools)
     }
@@ -179,7 +178,7 @@ impl Flow {
         let is_refused = self.end.is_shut();
         let room = &mut *tools.room;
         let n = match from.poll_read(cx, room) {
-            // What still comes would be dropped, so nobody waits for it.
+            // More bytes would be dropped, so the relay waits for none.
             Poll::Pending if is_refused => return Ok(Progress::Done),
             Poll::Pending => {
                 // The receiver has what there was; its reads would wake the worker.
@@ -190,8 +189,8 @@ impl Flow {
         };
         if n == 0 {
             self.end = match mem::take(&mut self.end) {
-                End::Refused(error) => End::Over(error),
-                _ => End::Ended,
+                FlowProgress::Refused(error) => FlowProgress::Over(error),
+                _ => FlowProgress::Ended,
             };
             return Ok(Progress::Moved);
         }
@@ -210,13 +209,14 @@ impl Flow {
         Ok(Progress::Moved)
     }
 
-    /// The same within the kernel.
+    /// Like [`PlainFlow::step`], within the kernel.
     fn splice(
         &mut self,
         cx: &mut Context<'_>,
         from: &Socket,
         to: &Socket,
-        (mut pipe, pipes): (Pipe, &Pipes),
+        mut pipe: SplicePipe,
+        pipes: &Pipes,
     ) -> io::Result<Progress> {
         let n = match from.poll_splice_from(cx, &mut pipe) {
             Poll::Ready(Ok(n)) => n,
@@ -236,7 +236,7 @@ impl Flow {
         };
         if n == 0 {
             pipes.give_back(pipe);
-            self.end = End::Ended;
+            self.end = FlowProgress::Ended;
             return Ok(Progress::Moved);
         }
         self.moved += n as u64;
@@ -254,7 +254,7 @@ impl Flow {
         if failure::is_ours(&error) {
             return Err(error);
         }
-        self.end = if self.end.is_ended() { End::Over(error) } else { End::Refused(error) };
+        self.end = if self.end.is_ended() { FlowProgress::Over(error) } else { FlowProgress::Refused(error) };
         self.kept = Vec::new();
         if let Some(pipe) = self.piped.take() {
             pipes.give_back(pipe);
@@ -262,9 +262,9 @@ impl Flow {
         Ok(Progress::Moved)
     }
 
-    /// Whether the sender has finished in order, and not after its receiver took no more.
+    /// The sender has finished in order, and not after its receiver took no more.
     pub(super) fn has_ended_well(&self) -> bool {
-        matches!(self.end, End::Ended | End::Shut)
+        matches!(self.end, FlowProgress::Ended | FlowProgress::Shut)
     }
 
     /// The reset that a write to the receiver reported. A read from it then sees an orderly end, which is wrong.
@@ -272,14 +272,14 @@ impl Flow {
         self.end.refusal().filter(|error| error.kind() != io::ErrorKind::BrokenPipe)
     }
 
-    /// Nobody gets what still waits.
+    /// Drops the bytes that still wait.
     pub(super) fn give_up(self, pipes: &Pipes) {
         if let Some(pipe) = self.piped {
             pipes.give_back(pipe);
         }
     }
 
-    /// What waits, out of the kernel where it is there.
+    /// The bytes that wait, out of the kernel where they are there.
     pub(super) fn into_waiting(mut self, pipes: &Pipes) -> Vec<u8> {
         match self.piped.take() {
             Some(pipe) => pipes.empty(pipe),
@@ -290,7 +290,7 @@ impl Flow {
 
 /// A read that shows that there is much to move.
 const LARGE: usize = 16 * 1024;
-/// How many of them in a row do.
+/// Number of such reads in a row that is enough.
 const ENOUGH: u8 = 4;
 
 #[cfg(test)]

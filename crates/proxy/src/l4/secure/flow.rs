@@ -7,34 +7,33 @@ use std::task::{Context, Poll};
 use offramp_net::turn::{Turn, Work};
 use offramp_observe::counters::Direction;
 use offramp_observe::{Cause, Close};
-use offramp_record::{Alert, Event, Pressure, Span};
-use offramp_tls::{End, Received};
+use offramp_record::{Alert, KeyDemand, PlaintextSpan, RecordEvent};
+use offramp_tls::{FilledBatch, ReceiveAction, TlsClosure};
 
-use super::{Progress, Secure, Side, Tls};
+use super::{Progress, Secure, Side, TlsSide};
 use crate::failure;
 use crate::l4::opened::{Rest, note_key_update, write_or_keep};
+use crate::slots::Scratch;
 use crate::slots::{self, BATCH, BLOCK, SPANS, with_slots};
-use crate::worker::Scratch;
 
 /// By how much the room for the next read grows when a read has filled it.
 const GROWTH: usize = 4;
 
 /// The state of a direction.
 #[derive(Default)]
-pub(super) struct Flow {
+pub(super) struct SecureFlow {
     pub(super) end: FlowEnd,
-    /// How much plaintext was moved.
+    /// Bytes of plaintext that were moved.
     pub(super) moved: u64,
-    /// Whether the sender closed without close_notify.
+    /// The sender closed without close_notify.
     pub(super) cut: bool,
-    /// How many bytes the next read of plaintext makes room for.
+    /// Bytes for which the next read of plaintext makes room.
     expected: usize,
 }
 
-/// How far a direction has come to its end.
+/// The end of a direction, in the order of its steps.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum FlowEnd {
-    /// More may come.
     #[default]
     Open,
     /// The sender has finished; the receiver does not know yet.
@@ -48,7 +47,7 @@ pub(super) enum FlowEnd {
 }
 
 impl FlowEnd {
-    /// How the receiver refused to take more, if it did.
+    /// The error of a receiver that takes no more.
     pub(super) fn refusal(self) -> Option<io::ErrorKind> {
         match self {
             Self::Refused(how) => Some(how),
@@ -57,27 +56,27 @@ impl FlowEnd {
     }
 }
 
-impl Flow {
-    /// Whether nothing more is read from the sender to be passed on.
+impl SecureFlow {
+    /// Nothing more is read from the sender to be passed on.
     pub(super) fn is_over(&self) -> bool {
         self.end != FlowEnd::Open
     }
 
-    /// Whether nothing more may be sealed for the receiver (RFC 8446 §6.1).
+    /// Nothing more may be sealed for the receiver (RFC 8446 §6.1).
     pub(super) fn is_silent(&self) -> bool {
         !matches!(self.end, FlowEnd::Open | FlowEnd::Ended)
     }
 }
 
 /// Both sides of a direction, and its state.
-struct Way<'r> {
+struct FlowDirection<'r> {
     direction: Direction,
     from: &'r mut Side,
     to: &'r mut Side,
-    flow: &'r mut Flow,
-    /// Whether nothing more may be sealed for the sender.
+    flow: &'r mut SecureFlow,
+    /// Nothing more may be sealed for the sender.
     mute: bool,
-    /// Whether the sender has told a write that it was reset: what looks like the end of its stream is none then.
+    /// A write has found the sender reset: the end of its stream is no orderly end then.
     reset: bool,
     first_end: &'r mut Option<Cause>,
     moved_ms: &'r mut u64,
@@ -98,7 +97,7 @@ impl Secure {
             Direction::ClientToServer => (&mut self.client, &mut self.server, &mut self.up, &self.down),
             Direction::ServerToClient => (&mut self.server, &mut self.client, &mut self.down, &self.up),
         };
-        let mut way = Way {
+        let mut way = FlowDirection {
             direction,
             from,
             to,
@@ -114,7 +113,7 @@ impl Secure {
     }
 }
 
-impl Way<'_> {
+impl FlowDirection<'_> {
     fn step(
         &mut self,
         cx: &mut Context<'_>,
@@ -122,19 +121,10 @@ impl Way<'_> {
         turn: &mut Turn,
     ) -> Result<Progress, Close> {
         let before = self.to.waiting();
-        if before > 0 {
-            let flushed = match self.to.poll_flush(cx) {
-                Poll::Ready(Err(error)) => return self.refuse(&error),
-                flushed => flushed,
-            };
-            let gone = before - self.to.waiting();
-            turn.spend(Work::Bytes(gone));
-            if gone > 0 {
-                self.moves();
-            }
-            if flushed.is_pending() {
-                return Ok(Progress::Blocked);
-            }
+        if before > 0
+            && let Some(outcome) = self.flush(cx, before, turn)
+        {
+            return outcome;
         }
         let relieved = self.relieve()?;
         if relieved {
@@ -158,14 +148,7 @@ impl Way<'_> {
         }
         let kept = tls.sealed.len();
         match self.from.socket.poll_read(cx, &mut bytes[kept..BLOCK]) {
-            Poll::Pending => match self.to.poll_hold(cx) {
-                Poll::Ready(()) => Ok(Progress::Moved),
-                Poll::Pending => {
-                    // It has what there was: when it reads that is no news.
-                    self.to.socket.pause_writing();
-                    Ok(Progress::Blocked)
-                }
-            },
+            Poll::Pending => Ok(self.hold(cx)),
             Poll::Ready(Ok(0)) if self.reset => {
                 Err(self.senders([Cause::ClientReset, Cause::ServerReset]).into())
             }
@@ -187,7 +170,37 @@ impl Way<'_> {
         }
     }
 
-    /// Whether the sender is the client.
+    /// Sends the `before` bytes that wait. Gives the outcome of the step where they have not all left.
+    fn flush(
+        &mut self,
+        cx: &mut Context<'_>,
+        before: usize,
+        turn: &mut Turn,
+    ) -> Option<Result<Progress, Close>> {
+        let flushed = match self.to.poll_flush(cx) {
+            Poll::Ready(Err(error)) => return Some(self.refuse(&error)),
+            flushed => flushed,
+        };
+        let gone = before - self.to.waiting();
+        turn.spend(Work::Bytes(gone));
+        if gone > 0 {
+            self.moves();
+        }
+        flushed.is_pending().then_some(Ok(Progress::Blocked))
+    }
+
+    /// Waits for the sender.
+    fn hold(&mut self, cx: &mut Context<'_>) -> Progress {
+        match self.to.poll_hold(cx) {
+            Poll::Ready(()) => Progress::Moved,
+            Poll::Pending => {
+                // Nothing waits for the receiver: when it reads, that is no news.
+                self.to.socket.pause_writing();
+                Progress::Blocked
+            }
+        }
+    }
+
     fn is_up(&self) -> bool {
         self.direction == Direction::ClientToServer
     }
@@ -263,18 +276,18 @@ impl Way<'_> {
 
     /// Changes the sending key of the receiver's side where it is nearly used up; whether it did.
     fn relieve(&mut self) -> Result<bool, Close> {
-        let Some(Tls { session, sending, .. }) = &mut self.to.tls else { return Ok(false) };
+        let Some(TlsSide { session, sending, .. }) = &mut self.to.tls else { return Ok(false) };
         if self.flow.is_silent() {
             return Ok(false);
         }
         match session.pressure() {
-            Pressure::None => Ok(false),
-            Pressure::UpdateKey => {
+            KeyDemand::None => Ok(false),
+            KeyDemand::UpdateKey => {
                 sending.update(session).map_err(|error| internal(&error))?;
                 self.counters.key_update(self.direction);
                 Ok(true)
             }
-            Pressure::Close => {
+            KeyDemand::Close => {
                 sending.alert(session, Alert::CLOSE_NOTIFY);
                 Err(Cause::SequenceLimit.into())
             }
@@ -284,7 +297,9 @@ impl Way<'_> {
     /// Reads plaintext of the sender into the slots of a batch for the receiver, which is sealed there.
     fn seal(&mut self, cx: &mut Context<'_>, block: &mut [u8], turn: &mut Turn) -> Result<Progress, Close> {
         // One of both sides speaks TLS.
-        let Some(Tls { session, sending, .. }) = &mut self.to.tls else { return Err(Cause::Internal.into()) };
+        let Some(TlsSide { session, sending, .. }) = &mut self.to.tls else {
+            return Err(Cause::Internal.into());
+        };
         let slot = sending.slot();
         let most = self.flow.expected.div_ceil(slot).clamp(1, SPANS);
         let layout = session.sealer.layout(slot, block.len(), most);
@@ -310,7 +325,8 @@ impl Way<'_> {
         self.flow.expected = if n == room { (n * GROWTH).min(most()) } else { n };
         turn.spend(Work::Calls(1));
         turn.spend(Work::Pieces(n.div_ceil(slot)));
-        let sent = sending.send((session, &self.to.socket), cx, &layout, block, n, n == room);
+        let batch = FilledBatch { layout: &layout, block, filled: n, more: n == room };
+        let sent = sending.send(session, &self.to.socket, cx, batch);
         self.count(n, n.div_ceil(slot), turn);
         self.moves();
         match sent {
@@ -335,7 +351,7 @@ impl Way<'_> {
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut [u8],
-        spans: &mut [Span],
+        spans: &mut [PlaintextSpan],
         turn: &mut Turn,
     ) -> Result<Rest, Close> {
         let mut at = 0;
@@ -349,8 +365,8 @@ impl Way<'_> {
             }
             at += opened.consumed;
             match opened.event {
-                Event::NeedMore(_) => return Ok(Rest::Part(at)),
-                Event::CloseNotify => {
+                RecordEvent::NeedMore(_) => return Ok(Rest::Part(at)),
+                RecordEvent::CloseNotify => {
                     self.ended([Cause::ClientClosed, Cause::ServerClosed]);
                     return Ok(Rest::Nothing);
                 }
@@ -362,31 +378,33 @@ impl Way<'_> {
         }
     }
 
-    /// Whether the key of the receiver's side is to be changed first.
+    /// Changes the key of the receiver's side where that is due first.
     fn is_pressed(&self) -> bool {
-        self.to.tls.as_ref().is_some_and(|tls| tls.session.pressure() != Pressure::None)
+        self.to.tls.as_ref().is_some_and(|tls| tls.session.pressure() != KeyDemand::None)
     }
 
     /// Does what an event in the sender's records demands.
-    fn heed(&mut self, event: Event, turn: &mut Turn) -> Result<(), Close> {
-        let Some(Tls { session, sending, .. }) = &mut self.from.tls else { return Ok(()) };
+    fn heed(&mut self, event: RecordEvent, turn: &mut Turn) -> Result<(), Close> {
+        let Some(TlsSide { session, sending, .. }) = &mut self.from.tls else { return Ok(()) };
         match session.receive(event, sending, self.mute).map_err(|error| internal(&error))? {
-            Received::Incomplete | Received::More | Received::End(End::CloseNotify) => Ok(()),
-            Received::KeyUpdate { answered } => {
+            ReceiveAction::Incomplete | ReceiveAction::More | ReceiveAction::End(TlsClosure::CloseNotify) => {
+                Ok(())
+            }
+            ReceiveAction::KeyUpdate { answered } => {
                 turn.spend(Work::KeyUpdate { answered });
                 note_key_update(self.counters, self.direction, answered);
                 Ok(())
             }
-            Received::End(End::PeerAlert(alert)) => {
+            ReceiveAction::End(TlsClosure::PeerAlert(alert)) => {
                 let cause = self.senders([Cause::AlertReceived, Cause::ServerAlert]);
                 Err(failure::received(cause, alert))
             }
-            Received::End(End::Fault(fault)) if self.is_up() => Err(failure::record(fault)),
-            Received::End(End::Fault(fault)) => Err(failure::server_record(fault)),
+            ReceiveAction::End(TlsClosure::Fault(fault)) if self.is_up() => Err(failure::record(fault)),
+            ReceiveAction::End(TlsClosure::Fault(fault)) => Err(failure::server_record(fault)),
         }
     }
 
-    /// Keeps what is left of a buffer whose front was opened.
+    /// Keeps the rest of a buffer after the records at its front were opened.
     fn keep(&mut self, buffer: &[u8], rest: Rest) {
         let Some(tls) = &mut self.from.tls else { return };
         let (at, unopened) = rest.place(buffer.len());
@@ -399,7 +417,7 @@ impl Way<'_> {
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut [u8],
-        spans: &[Span],
+        spans: &[PlaintextSpan],
         turn: &mut Turn,
     ) -> Result<(), Close> {
         if spans.is_empty() {
@@ -430,11 +448,11 @@ impl Way<'_> {
 
 /// Seals plaintext where it was opened, and sends the records.
 fn reseal(
-    tls: &mut Tls,
+    tls: &mut TlsSide,
     socket: &offramp_net::Socket,
     cx: &mut Context<'_>,
     buffer: &mut [u8],
-    spans: &[Span],
+    spans: &[PlaintextSpan],
 ) -> io::Result<()> {
     // Records that touch each other leave as one run.
     let mut runs: [Range<usize>; SPANS] = std::array::from_fn(|_| 0..0);

@@ -11,15 +11,15 @@ use offramp_observe::Cause;
 use zeroize::Zeroizing;
 
 use super::Grant;
-use crate::credentials::Outcome;
-use crate::l7::answer::Refusal;
+use crate::credentials::LoginOutcome;
+use crate::l7::answer::ErrorReply;
 use crate::l7::exchange::RequestContext;
 use crate::l7::session::Session;
 use crate::snapshot::http::BasicAuth;
 
 /// The longest credentials in base64; with longer ones a client could have a worker hash what it likes.
 const LONGEST: usize = 4096;
-/// When a request may come again that found the queue full.
+/// The seconds after which a request may come again that found the queue full.
 const AGAIN: u32 = 1;
 
 /// Some clients leave the padding out.
@@ -28,19 +28,19 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Whether the request has the name and password of a user.
+/// Checks that the request has the name and password of a user.
 pub(super) async fn check(
     session: &Rc<Session>,
     context: &RequestContext,
     basic: &BasicAuth,
     fields: &Fields,
-) -> Result<Grant, Refusal> {
-    let Some((name, password)) = credentials(fields) else { return Err(refusal(basic, Outcome::Wrong)) };
+) -> Result<Grant, ErrorReply> {
+    let Some((name, password)) = credentials(fields) else { return Err(refusal(basic, LoginOutcome::Wrong)) };
     let client = context.named.or(session.ip);
-    let worker = &session.worker;
-    let checked = worker.remembered.check(&worker.shared.logins, &basic.users, (&name, password), client);
+    let logins = &session.worker.shared.logins;
+    let checked = session.http.passwords.check(logins, &basic.users, &name, password, client);
     match checked.await {
-        Outcome::Right => {
+        LoginOutcome::Right => {
             context.record.note(|facts| facts.request.user = Some(name.as_bytes().into()));
             Ok(vec![(basic.header.clone(), name.into_bytes())])
         }
@@ -48,21 +48,21 @@ pub(super) async fn check(
     }
 }
 
-/// What a client gets that is not let in.
-fn refusal(basic: &BasicAuth, outcome: Outcome) -> Refusal {
+/// The refusal of a client by the outcome of its login.
+fn refusal(basic: &BasicAuth, outcome: LoginOutcome) -> ErrorReply {
     let later = |status, cause: Cause, seconds| {
-        let refusal = Refusal::new(status, cause);
-        Refusal { retry_after: Some(seconds), ..refusal }
+        let refusal = ErrorReply::new(status, cause);
+        ErrorReply { retry_after: Some(seconds), ..refusal }
     };
     match outcome {
-        Outcome::Wait(wait) => {
-            // Rounded up, so that who waits as long is looked at.
+        LoginOutcome::Wait(wait) => {
+            // Rounded up, so that a client that waits as long is looked at.
             let seconds = u32::try_from(wait.as_millis().div_ceil(1000)).unwrap_or(u32::MAX).max(1);
             later(StatusCode::TOO_MANY_REQUESTS, Cause::TooManyLogins, seconds)
         }
-        Outcome::Busy => later(StatusCode::SERVICE_UNAVAILABLE, Cause::LoginsFull, AGAIN),
-        Outcome::Right | Outcome::Wrong => {
-            let refusal = Refusal::new(StatusCode::UNAUTHORIZED, Cause::Unauthorized);
+        LoginOutcome::Busy => later(StatusCode::SERVICE_UNAVAILABLE, Cause::LoginsFull, AGAIN),
+        LoginOutcome::Right | LoginOutcome::Wrong => {
+            let refusal = ErrorReply::new(StatusCode::UNAUTHORIZED, Cause::Unauthorized);
             refusal.with_field(b"www-authenticate", &*basic.challenge)
         }
     }
@@ -109,10 +109,10 @@ mod tests {
         let users = crate::credentials::Users::parse("").unwrap();
         let header = http::HeaderName::from_static("remote-user");
         let basic = BasicAuth { users: users.into(), challenge: "Basic realm=\"a\"".into(), header };
-        let waits = |milliseconds| Outcome::Wait(std::time::Duration::from_millis(milliseconds));
+        let waits = |milliseconds| LoginOutcome::Wait(std::time::Duration::from_millis(milliseconds));
         for (outcome, status, retry_after, cause) in [
-            (Outcome::Wrong, 401, None, Cause::Unauthorized),
-            (Outcome::Busy, 503, Some(1), Cause::LoginsFull),
+            (LoginOutcome::Wrong, 401, None, Cause::Unauthorized),
+            (LoginOutcome::Busy, 503, Some(1), Cause::LoginsFull),
             (waits(1), 429, Some(1), Cause::TooManyLogins),
             (waits(1001), 429, Some(2), Cause::TooManyLogins),
         ] {

@@ -11,14 +11,14 @@ use offramp_http::head::{Fields, Known, Request};
 use offramp_http::host::Authority;
 use offramp_http::semantics::variables::NoValues;
 use offramp_http::semantics::{hop_by_hop, protected};
-use offramp_observe::facts::Scheme;
+use offramp_observe::facts::ClientScheme;
 use offramp_observe::{Cause, Close};
-use offramp_upstream::{Affinity, Progress, Timeouts};
+use offramp_upstream::{Affinity, ConnectEvent, Timeouts};
 use tokio::time::timeout;
 
 use super::{Denied, Grant};
-use crate::l7::answer::Refusal;
-use crate::l7::body::{Bounds, ClientBody};
+use crate::l7::answer::ErrorReply;
+use crate::l7::body::{ClientBody, UploadLimits};
 use crate::l7::exchange::RequestContext;
 use crate::l7::forward::join_cookies;
 use crate::l7::forwarded_fields;
@@ -27,7 +27,7 @@ use crate::l7::session::Session;
 use crate::l7::unwanted::forget;
 use crate::snapshot::http::{Access, ForwardAuth};
 
-/// What of a request concerns its body, or a copy that its client has; the names are in lower case.
+/// Fields of a request that concern its body, or a copy that its client has; the names are in lower case.
 const NOT_OF_CLIENTS: [&str; 14] = [
     "content-length",
     "content-type",
@@ -59,28 +59,38 @@ const USER_MAX: usize = 255;
 /// The largest response for a client, in bytes: a page to log in has some tens of kilobytes.
 pub(super) const RESPONSE_MAX: u64 = 1 << 20;
 
-/// Asks the server. Gives the fields that go along, and the values of `Set-Cookie` for the client.
+/// One question to an authentication server.
+#[derive(Clone, Copy)]
+pub(super) struct AccessQuestion<'q> {
+    pub(super) auth: &'q ForwardAuth,
+    pub(super) access: &'q Access,
+    pub(super) request: &'q Request,
+    /// The path that is judged: the normal form of the request's, or another one that a server may see in it.
+    pub(super) path: &'q str,
+}
+
+/// Asks the server about a request, for a path of it. Gives the fields that go along, and the values of `Set-Cookie` for the client.
 pub(super) async fn check(
     session: &Rc<Session>,
     context: &RequestContext,
-    (auth, access): (&ForwardAuth, &Access),
-    request: &Request,
+    question: AccessQuestion<'_>,
 ) -> Result<(Grant, Vec<Vec<u8>>), Denied> {
-    let question = question(session, context, (auth, access), request);
+    let AccessQuestion { auth, .. } = question;
+    let question = asked(session, context, question);
     let backend = &context.view.snapshot.backends[auth.backend];
-    let progress = |progress: Progress<'_>| session.worker.note_attempt(progress);
+    let progress = |progress: ConnectEvent<'_>| session.worker.count_attempt(progress);
     let about = Affinity {
         client: context.named.or(session.ip),
-        tls: session.scheme == Scheme::Https,
+        tls: session.scheme == ClientScheme::Https,
         private: None,
         progress: &progress,
         interim: None,
-        timeouts: Timeouts { response: Some(auth.timeout), body: Some(auth.timeout) },
+        timeouts: Timeouts { connect: None, response: Some(auth.timeout), body: Some(auth.timeout) },
     };
-    let bounds = Bounds { timeout: auth.timeout, rate: 0, most: None };
+    let bounds = UploadLimits { timeout: auth.timeout, rate: 0, most: None };
     let body = ClientBody::new(Inbound::Empty, Rc::clone(&context.record), bounds);
     // The time for a connection and a turn is part of it.
-    let asked = timeout(auth.timeout, session.worker.pools.send(backend, (&question, body), &about)).await;
+    let asked = timeout(auth.timeout, session.http.pools.send(backend, (&question, body), &about)).await;
     let answer = asked.map_err(|_| unavailable("no response came in time"))?;
     let answer = answer.map_err(|failed| unavailable(&failed.fault.to_string()))?;
     let mut response = answer.response;
@@ -111,15 +121,14 @@ pub(super) async fn check(
 
 fn unavailable(why: &str) -> Denied {
     let close = Close::from(Cause::AuthUnavailable).with_detail(why);
-    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, close).into()
+    ErrorReply::new(StatusCode::SERVICE_UNAVAILABLE, close).into()
 }
 
 /// The request to the authentication server.
-fn question(
+fn asked(
     session: &Session,
     context: &RequestContext,
-    (auth, access): (&ForwardAuth, &Access),
-    request: &Request,
+    AccessQuestion { auth, access, request, path }: AccessQuestion<'_>,
 ) -> Request {
     let mut question = Request::new();
     question.set_method(Method::GET);
@@ -148,7 +157,7 @@ fn question(
     }
     fields.append(b"x-forwarded-method", request.method.as_str().as_bytes());
     let query = request.query().map(|query| format!("?{query}")).unwrap_or_default();
-    fields.append(b"x-forwarded-uri", format!("{}{query}", request.normal_path()).as_bytes());
+    fields.append(b"x-forwarded-uri", format!("{path}{query}").as_bytes());
     context.record.tell_id(fields);
     question
 }
@@ -160,7 +169,7 @@ fn host(normal: Option<&str>, asked: &[u8]) -> Vec<u8> {
     port.map_or_else(|| normal.to_owned(), |port| format!("{normal}:{port}")).into_bytes()
 }
 
-/// How the client came: to a trusted proxy, if that says so, else to us.
+/// The scheme by which the client came: to a trusted proxy, if that says so, else to us.
 fn scheme<'r>(session: &Session, context: &RequestContext, request: &'r Request) -> &'r [u8] {
     let said = request.fields.get(Known::XForwardedProto).filter(|_| context.view.trusted);
     let said = said.filter(|scheme| matches!(*scheme, b"http" | b"https"));

@@ -8,15 +8,16 @@ use offramp_observe::{Cause, Close};
 
 use super::Grant;
 use crate::credentials::jwt::{Disbelief, Jwt, Why};
-use crate::l7::answer::Refusal;
+use crate::l7::answer::ErrorReply;
 use crate::l7::exchange::RequestContext;
 use crate::l7::session::Session;
 
-/// What a client without a token is told, and one with a wrong one (RFC 6750 §3). Why it is wrong is told in events alone.
+/// Challenges for a client without a token, and for one with a wrong one (RFC 6750 §3). Only events say why it is
+/// wrong.
 const NO_TOKEN: &str = "Bearer realm=\"restricted\"";
 const WRONG_TOKEN: &str = "Bearer realm=\"restricted\", error=\"invalid_token\"";
 
-/// When to come again, in seconds: where there are no keys yet, and where too many tokens wait.
+/// Values of Retry-After, in seconds: without keys, and with too many tokens waiting.
 const NO_KEYS_PAUSE: u32 = 5;
 const FULL_PAUSE: u32 = 1;
 
@@ -26,9 +27,9 @@ pub(super) async fn check(
     context: &RequestContext,
     jwt: &Jwt,
     fields: &Fields,
-) -> Result<Grant, Refusal> {
+) -> Result<Grant, ErrorReply> {
     let token = token(fields).ok_or_else(|| refusal(None))?;
-    let tokens = &session.worker.tokens;
+    let tokens = &session.http.tokens;
     let token = match tokens.known(jwt, token).map_err(disbelieved)? {
         Some(known) => known,
         // Once for each token, and larger than all the rest of the request's future.
@@ -38,11 +39,11 @@ pub(super) async fn check(
         }
     };
     context.record.note(|facts| facts.request.user.clone_from(&token.user));
-    context.record.end_tunnel_at(token.tunnel_end);
+    context.record.end_with_token(token.tunnel_end);
     Ok(token.fields.clone())
 }
 
-fn disbelieved(disbelief: Disbelief) -> Refusal {
+fn disbelieved(disbelief: Disbelief) -> ErrorReply {
     match disbelief {
         Disbelief::Wrong(why) => refusal(Some(why)),
         Disbelief::NoKeys => later(Cause::KeysUnavailable, NO_KEYS_PAUSE),
@@ -50,16 +51,16 @@ fn disbelieved(disbelief: Disbelief) -> Refusal {
     }
 }
 
-fn refusal(why: Option<Why>) -> Refusal {
+fn refusal(why: Option<Why>) -> ErrorReply {
     let close = Close::from(Cause::Unauthorized).with_detail(why.unwrap_or("no token"));
     let challenge = if why.is_some() { WRONG_TOKEN } else { NO_TOKEN };
-    Refusal::new(StatusCode::UNAUTHORIZED, close).with_field(b"www-authenticate", challenge)
+    ErrorReply::new(StatusCode::UNAUTHORIZED, close).with_field(b"www-authenticate", challenge)
 }
 
-/// Refuses where nobody can tell whether a token is right.
-fn later(cause: Cause, seconds: u32) -> Refusal {
-    let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, cause);
-    Refusal { retry_after: Some(seconds), ..refusal }
+/// Refuses a token that cannot be judged now.
+fn later(cause: Cause, seconds: u32) -> ErrorReply {
+    let refusal = ErrorReply::new(StatusCode::SERVICE_UNAVAILABLE, cause);
+    ErrorReply { retry_after: Some(seconds), ..refusal }
 }
 
 /// The token that a request has; nothing where it has none, or several.

@@ -6,13 +6,13 @@
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use offramp_http::html::escaped;
-use offramp_http::semantics::accept::Form;
+use offramp_http::semantics::accept::MessageFormat;
 
-use crate::snapshot::pages::{ErrorPage, Part, Syntax};
+use crate::snapshot::pages::{ErrorPage, PagePart, Syntax};
 
 /// The body of a page that a file holds.
 pub(super) fn fill(page: &ErrorPage, status: StatusCode, id: &str) -> Bytes {
-    if let [Part::Bytes(all)] = &page.parts[..] {
+    if let [PagePart::Bytes(all)] = &page.parts[..] {
         return all.clone();
     }
     let id = match page.syntax {
@@ -23,10 +23,10 @@ pub(super) fn fill(page: &ErrorPage, status: StatusCode, id: &str) -> Bytes {
     let mut out = BytesMut::new();
     for part in &page.parts {
         let part: &[u8] = match part {
-            Part::Bytes(bytes) => bytes,
-            Part::Status => status.as_str().as_bytes(),
-            Part::Reason => status.canonical_reason().unwrap_or("Error").as_bytes(),
-            Part::Id => id.as_bytes(),
+            PagePart::Bytes(bytes) => bytes,
+            PagePart::Status => status.as_str().as_bytes(),
+            PagePart::Reason => status.canonical_reason().unwrap_or("Error").as_bytes(),
+            PagePart::Id => id.as_bytes(),
         };
         out.extend_from_slice(part);
     }
@@ -34,17 +34,17 @@ pub(super) fn fill(page: &ErrorPage, status: StatusCode, id: &str) -> Bytes {
 }
 
 /// The media type and the body for an error with this status, of the request with this id.
-pub(super) fn render(form: Form, status: StatusCode, id: &str) -> (&'static str, String) {
+pub(super) fn render(form: MessageFormat, status: StatusCode, id: &str) -> (&'static str, String) {
     let reason = status.canonical_reason().unwrap_or("Error");
     let code = status.as_u16();
     match form {
-        Form::Text => ("text/plain; charset=utf-8", format!("{code} {reason}\nrequest {id}\n")),
-        Form::Html => ("text/html; charset=utf-8", html(code, reason, id)),
-        Form::Json => (
+        MessageFormat::Text => ("text/plain; charset=utf-8", format!("{code} {reason}\nrequest {id}\n")),
+        MessageFormat::Html => ("text/html; charset=utf-8", html(code, reason, id)),
+        MessageFormat::Json => (
             "application/json",
             format!("{{\"status\":{code},\"error\":\"{reason}\",\"request_id\":\"{}\"}}\n", json(id)),
         ),
-        Form::Problem => (
+        MessageFormat::Problem => (
             "application/problem+json",
             format!(
                 "{{\"type\":\"about:blank\",\"title\":\"{reason}\",\"status\":{code},\"request_id\":\"{}\"}}\n",
@@ -64,12 +64,12 @@ fn html(code: u16, reason: &str, id: &str) -> String {
     )
 }
 
-/// How the page looks.
+/// Style of the page.
 const STYLE: &str = ":root{color-scheme:light dark}\
     body{font:1.1rem/1.5 system-ui,sans-serif;display:grid;place-items:center;min-height:90vh;margin:0 1rem}\
     main{max-width:32rem}h1{font-size:4rem;line-height:1;margin:0}small{opacity:.7}code{overflow-wrap:anywhere}";
 
-/// What a visitor can do about it.
+/// Advice for a visitor.
 fn hint(code: u16) -> &'static str {
     match code {
         404 => "There is no page at this address. Check the link, or begin at the start page.",
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_page_says_status_and_id_and_runs_nothing_of_a_request() {
-        let (kind, page) = render(Form::Html, StatusCode::NOT_FOUND, "<script>'&\"");
+        let (kind, page) = render(MessageFormat::Html, StatusCode::NOT_FOUND, "<script>'&\"");
         assert_eq!(kind, "text/html; charset=utf-8");
         assert!(page.contains("<title>404 Not Found</title>"), "{page}");
         assert!(page.contains("<code>&lt;script&gt;&#39;&amp;&quot;</code>"), "{page}");
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn problems_are_those_of_rfc_9457() {
-        let (kind, body) = render(Form::Problem, StatusCode::BAD_GATEWAY, "id-1\"\\");
+        let (kind, body) = render(MessageFormat::Problem, StatusCode::BAD_GATEWAY, "id-1\"\\");
         assert_eq!(kind, "application/problem+json");
         let body: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!((&body["type"], &body["title"]), (&"about:blank".into(), &"Bad Gateway".into()));
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn every_status_has_a_page() {
         for code in 400..=599 {
-            let (_, page) = render(Form::Html, StatusCode::from_u16(code).unwrap(), "id");
+            let (_, page) = render(MessageFormat::Html, StatusCode::from_u16(code).unwrap(), "id");
             assert!(page.contains(&format!("<h1>{code}</h1>")) && page.len() < 2048, "{page}");
         }
     }

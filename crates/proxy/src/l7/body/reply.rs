@@ -9,7 +9,7 @@ use bytes::Bytes;
 use offramp_http::body::Frame;
 use offramp_http::semantics::protected::clean_response_trailers;
 use offramp_observe::{Cause, Close};
-use offramp_upstream::ServerBody;
+use offramp_upstream::{ServerBody, Tunnel};
 
 use super::{BodyError, ClientBody};
 use crate::failure;
@@ -20,75 +20,86 @@ use crate::l7::record::RecordGuard;
 use crate::l7::tunnel::Switch;
 use crate::snapshot::Bandwidth;
 
-/// The body of a response.
+/// The body of a response, which ends the record of its request.
 pub(crate) struct Reply {
     content: ReplyContent,
-    /// Who reports the end; nobody where it was reported already, or is reported elsewhere.
+    /// Ends the record; `None` where it has ended already, or ends elsewhere.
     record_guard: Option<RecordGuard>,
-    /// What the end of it means.
+    /// The end that the last byte means.
     close: Option<Close>,
 }
 
-enum ReplyContent {
+/// The content of a response.
+pub(crate) enum ReplyContent {
     Empty,
     Own(Bytes),
     Server(ServerBody<ClientBody>),
-    /// The same, of which only so much may come.
-    Bounded(Box<Bounded>),
+    /// Like `Server`, with a bound.
+    Bounded(Box<LimitedBody>),
     File(Box<FileContent>),
-    /// What another reply says, compressed.
+    /// The content of another reply, compressed.
     Compressed(Box<Compressed>),
-    /// What another reply says, as its route's bandwidth lets it pass.
+    /// The content of another reply, as the bandwidth of its route lets it pass.
     Paced(Box<PacedReply>),
-    /// Another protocol, on a stream of HTTP/2.
-    Tunnel(Switch),
-    /// The server broke off; whoever writes learns it when what came before has left.
+    /// Another protocol follows the head.
+    Tunnel(Tunnel),
+    /// The server broke off, which is reported when the content before it has left.
     Broken(BodyError),
 }
 
 /// A body that a server sends, and how many bytes of it may still come.
-struct Bounded {
+pub(crate) struct LimitedBody {
     body: ServerBody<ClientBody>,
     left: u64,
 }
 
-impl Reply {
-    /// A body of our own. `close` is what the event says when it has gone.
-    pub(crate) fn own(body: Bytes, record_guard: RecordGuard, close: Close) -> Self {
-        if body.is_empty() {
-            record_guard.0.end(close);
-            return Self::nothing();
-        }
-        Self { content: ReplyContent::Own(body), record_guard: Some(record_guard), close: Some(close) }
+impl ReplyContent {
+    /// Content of our own.
+    pub(crate) fn own(body: Bytes) -> Self {
+        if body.is_empty() { Self::Empty } else { Self::Own(body) }
     }
 
     /// The body that a server sends.
-    pub(crate) fn server(body: ServerBody<ClientBody>, record_guard: RecordGuard) -> Self {
-        if body.is_end_stream() {
-            record_guard.0.end(Cause::Completed);
-            return Self::nothing();
-        }
-        let close = Some(Cause::Completed.into());
-        Self { content: ReplyContent::Server(body), record_guard: Some(record_guard), close }
+    pub(crate) fn server(body: ServerBody<ClientBody>) -> Self {
+        if body.is_end_stream() { Self::Empty } else { Self::Server(body) }
     }
 
     /// The body that an authentication server sends in the place of a server, cut off behind `most` bytes.
-    pub(crate) fn bounded(body: ServerBody<ClientBody>, most: u64, record_guard: RecordGuard) -> Self {
-        let mut this = Self::server(body, record_guard);
-        if let ReplyContent::Server(body) = std::mem::replace(&mut this.content, ReplyContent::Empty) {
-            this.content = ReplyContent::Bounded(Box::new(Bounded { body, left: most }));
+    pub(crate) fn bounded(body: ServerBody<ClientBody>, most: u64) -> Self {
+        if body.is_end_stream() {
+            Self::Empty
+        } else {
+            Self::Bounded(Box::new(LimitedBody { body, left: most }))
         }
-        this
     }
 
     /// Content from a file.
-    pub(crate) fn file(content: FileContent, record_guard: RecordGuard) -> Self {
-        if content.left() == 0 {
-            record_guard.0.end(Cause::Completed);
+    pub(crate) fn file(content: FileContent) -> Self {
+        if content.left() == 0 { Self::Empty } else { Self::File(Box::new(content)) }
+    }
+
+    /// The number of bytes, where it is known.
+    pub(crate) fn length(&self) -> Option<u64> {
+        match self {
+            Self::Empty | Self::Tunnel(_) => Some(0),
+            Self::Own(bytes) => Some(bytes.len() as u64),
+            Self::Server(body) => body.length(),
+            Self::Bounded(bounded) => bounded.body.length(),
+            Self::File(content) => Some(content.left()),
+            Self::Paced(body) => body.length(),
+            Self::Broken(_) | Self::Compressed(_) => None,
+        }
+    }
+}
+
+impl Reply {
+    /// A body that ends the record with `close` as its last byte leaves. One without a byte ends it at once.
+    pub(crate) fn new(content: ReplyContent, record_guard: RecordGuard, close: Close) -> Self {
+        if matches!(content, ReplyContent::Empty) {
+            record_guard.0.end(close);
             return Self::nothing();
         }
-        let close = Some(Cause::Completed.into());
-        Self { content: ReplyContent::File(Box::new(content)), record_guard: Some(record_guard), close }
+        Self { content, record_guard: Some(record_guard), close: Some(close) }
     }
 
     /// A file that could not be read further.
@@ -102,17 +113,17 @@ impl Reply {
         error
     }
 
-    /// No body; the end of the request is reported elsewhere.
+    /// No body; the record ends elsewhere.
     pub(crate) const fn nothing() -> Self {
         Self { content: ReplyContent::Empty, record_guard: None, close: None }
     }
 
     /// Another protocol follows the head, on the stream of the request.
-    pub(crate) const fn tunnel(switch: Switch) -> Self {
-        Self { content: ReplyContent::Tunnel(switch), record_guard: None, close: None }
+    pub(crate) fn tunnel(Switch { server, record_guard }: Switch) -> Self {
+        Self { content: ReplyContent::Tunnel(server), record_guard: Some(record_guard), close: None }
     }
 
-    /// A body of which nobody reports the end.
+    /// A body without a record.
     #[cfg(test)]
     pub(crate) const fn of(body: Bytes) -> Self {
         Self { content: ReplyContent::Own(body), record_guard: None, close: None }
@@ -139,15 +150,15 @@ impl Reply {
         self
     }
 
-    /// Whether no more passes than may.
+    /// The bandwidth of a route bounds it.
     pub(crate) fn is_paced(&self) -> bool {
         matches!(self.content, ReplyContent::Paced(_))
     }
 
-    /// Takes out what follows the head, if it is another protocol.
+    /// Takes out the protocol that follows the head, if one does.
     pub(crate) fn take_tunnel(&mut self) -> Option<Switch> {
         match std::mem::replace(&mut self.content, ReplyContent::Empty) {
-            ReplyContent::Tunnel(switch) => Some(switch),
+            ReplyContent::Tunnel(server) => Some(Switch { server, record_guard: self.record_guard.take()? }),
             content => {
                 self.content = content;
                 None
@@ -289,10 +300,10 @@ impl Reply {
     fn too_large(&self) -> BodyError {
         let close = Close::from(Cause::AuthUnavailable).with_detail("its response has more than 1 MiB");
         // Another reply may have this one, and tell of it.
-        failure::Broken(close).into()
+        failure::BodyAbort(close).into()
     }
 
-    /// Whether nothing is to come.
+    /// Nothing is to come.
     pub(crate) fn is_end_stream(&self) -> bool {
         match &self.content {
             ReplyContent::Empty | ReplyContent::Tunnel(_) => true,
@@ -305,16 +316,8 @@ impl Reply {
         }
     }
 
-    /// How many bytes of data are to come, where that is known.
+    /// Bytes of data that are to come, where that is known.
     pub(crate) fn length(&self) -> Option<u64> {
-        match &self.content {
-            ReplyContent::Empty | ReplyContent::Tunnel(_) => Some(0),
-            ReplyContent::Own(bytes) => Some(bytes.len() as u64),
-            ReplyContent::Server(body) => body.length(),
-            ReplyContent::Bounded(bounded) => bounded.body.length(),
-            ReplyContent::File(content) => Some(content.left()),
-            ReplyContent::Paced(body) => body.length(),
-            ReplyContent::Broken(_) | ReplyContent::Compressed(_) => None,
-        }
+        self.content.length()
     }
 }

@@ -19,12 +19,12 @@ const ZSTD_WINDOW: u32 = 17;
 const GZIP_WINDOW: u8 = 15;
 /// Brotli needs many times the memory above this.
 const BROTLI_MOST: u8 = 6;
-/// What brotli hands on at a time.
+/// Number of bytes that brotli hands on at a time.
 const BROTLI_OUTPUT: usize = 4096;
-/// How much room there is at least for what comes out.
+/// Minimum room for output, in bytes.
 const ROOM: usize = 4096;
 
-/// What an encoder of this coding is counted as, in bytes: the window, the tables, what waits within.
+/// Memory that an encoder of this coding is counted as, in bytes: the window, the tables, and what waits within.
 pub(super) fn memory(coding: Coding) -> usize {
     match coding {
         Coding::Gzip => 448 << 10,
@@ -42,13 +42,13 @@ pub(super) fn level(coding: Coding, level: Option<u8>) -> u8 {
     }
 }
 
-/// Compresses one response.
+/// Encoder of one response.
 pub(super) struct Encoder {
     machine: Machine,
     out: Vec<u8>,
 }
 
-/// What compresses.
+/// Compressor of a coding.
 pub(super) enum Machine {
     /// With the level that it has.
     Gzip(Box<Compress>, u8),
@@ -105,7 +105,7 @@ impl Encoder {
         Ok(Self { machine, out: Vec::new() })
     }
 
-    /// Takes in content.
+    /// Takes in content to compress.
     pub(super) fn write(&mut self, data: &[u8]) -> io::Result<()> {
         match &mut self.machine {
             Machine::Gzip(compress, _) => deflate(compress, data, &mut self.out, FlushCompress::None),
@@ -132,7 +132,7 @@ impl Encoder {
         }
     }
 
-    /// How many bytes have come out and were not taken.
+    /// The bytes that have come out and were not taken.
     pub(super) fn ready(&self) -> usize {
         match &self.machine {
             Machine::Brotli(writer) => writer.get_ref().len(),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
-/// How often it is looked at, at the most.
+/// The least time between two looks at it.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The share of the time that the loop of a worker works, measured when it is asked for.

@@ -9,19 +9,20 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use offramp_http::body::Frame;
+use offramp_upstream::SentAhead;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Place;
+use super::CompressorSlot;
 use super::encoder::Encoder;
 use crate::l7::body::{BodyError, Reply};
 
-/// How much is compressed before other tasks have their turn: less than a millisecond at a low level.
+/// Bytes that are compressed before other tasks have their turn: less than a millisecond at a low level.
 const TURN: usize = 64 * 1024;
-/// How much goes in at a time.
+/// Bytes that go in at a time.
 const SLICE: usize = 16 * 1024;
-/// How much comes out before it is sent.
+/// Bytes that come out before they are sent.
 const PIECE: usize = 16 * 1024;
-/// How long content may wait for more of it. Most of what comes in several reads comes within it, and people do not
+/// Maximum wait of content for more of it. Most content that takes several reads comes within it, and people do not
 /// notice it.
 const WAIT: Duration = Duration::from_millis(5);
 
@@ -30,26 +31,26 @@ pub(crate) struct Compressed {
     inner: Reply,
     /// Nothing behind the end.
     encoder: Option<Encoder>,
-    /// What has come and was not compressed yet.
+    /// Content that was not compressed yet.
     input: Bytes,
     trailers: Option<Frame>,
-    /// Whether something has gone in since the last flush.
+    /// Set if content has gone in since the last flush.
     unflushed: bool,
-    /// Whether nothing may wait.
+    /// Set if nothing may wait.
     live: bool,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// How much went in since others last had their turn.
+    /// Bytes that went in since others last had their turn.
     spent: usize,
-    /// How much memory the piece that came out last keeps.
+    /// Memory that the latest piece keeps, in bytes.
     piece: usize,
     /// The memory of the compressor.
-    place: Option<Place>,
+    place: Option<CompressorSlot>,
 }
 
 type Outcome = Poll<Option<Result<Frame, BodyError>>>;
 
 impl Compressed {
-    pub(super) fn new(inner: Reply, encoder: Encoder, place: Place, live: bool) -> Self {
+    pub(super) fn new(inner: Reply, encoder: Encoder, place: CompressorSlot, live: bool) -> Self {
         Self {
             inner,
             encoder: Some(encoder),
@@ -139,12 +140,12 @@ impl Compressed {
         }
     }
 
-    /// Whether nothing is to come.
+    /// Returns true at the end of the content.
     pub(crate) fn is_over(&self) -> bool {
         self.encoder.is_none() && self.trailers.is_none()
     }
 
-    /// How much memory is held for what has come and did not go out.
+    /// Memory held for content that did not go out, in bytes.
     pub(crate) fn held_memory(&mut self, waits: bool) -> usize {
         let ready = self.encoder.as_ref().map_or(0, Encoder::ready);
         // What is left of a frame keeps all of it.
@@ -152,17 +153,17 @@ impl Compressed {
         input + ready + self.inner.held_memory(waits)
     }
 
-    /// How much memory the frame that came last keeps at the most.
+    /// Maximum memory that the latest frame keeps, in bytes.
     pub(crate) fn frame_memory(&self) -> usize {
         self.piece
     }
 
-    /// How much a server may have sent ahead; see [`Reply::ahead`].
-    pub(crate) fn ahead(&self) -> Option<usize> {
+    /// Bytes that a server may send ahead; see [`Reply::ahead`].
+    pub(crate) fn ahead(&self) -> Option<SentAhead> {
         self.inner.ahead()
     }
 
-    /// How much that may be from now on.
+    /// Sets the number of bytes that may be sent ahead.
     pub(crate) fn set_ahead(&mut self, most: usize) {
         self.inner.set_ahead(most);
     }

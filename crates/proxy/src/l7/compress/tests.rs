@@ -22,7 +22,7 @@ fn head(status: u16, fields: &[(&str, &str)]) -> Response<Reply> {
 
 #[test]
 fn only_what_gains_and_may_change_is_compressed() {
-    use Verdict::{Gains, Passes, Revalidates, Varies};
+    use CompressionVerdict::{Gains, Passes, Revalidates, Varies};
     let long = ("content-length", "100");
     let html = ("content-type", "text/html; charset=utf-8");
     for (status, fields, expected) in [

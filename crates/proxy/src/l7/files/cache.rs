@@ -6,7 +6,7 @@
 //! `statx`, which would follow links out of the root and wait for a disk.
 //!
 //! Memory and descriptors have bounds. Above them goes what was not asked for lately, by the clock algorithm. What
-//! nobody asked for in [`KEPT`] goes as well, so that files that were removed give their space back.
+//! was not asked for in [`KEPT`] goes as well, so that files that were removed give their space back.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -15,32 +15,32 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::coded::Wishes;
-use super::ready::{Content, Ready};
+use super::ready::{ContentLocation, ReadyFile};
 use crate::snapshot::http::Files;
 
-/// How long a path is taken to lead to the same file, in milliseconds.
+/// The time for which a path is taken to lead to the same file, in milliseconds.
 pub(super) const FRESH: u64 = 1000;
-/// How long is kept what nobody asks for, in milliseconds.
+/// The time for which an entry without requests is kept, in milliseconds.
 pub(super) const KEPT: u64 = 60_000;
-/// How many descriptors a worker keeps open.
+/// Descriptors that a worker keeps open.
 const MOST_OPEN: usize = 256;
 
-/// What was asked for.
+/// Key of a cached file.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct FileQuery<'a> {
     pub(super) files: &'a Arc<Files>,
     pub(super) wishes: Wishes,
     /// The path of the request in normal form.
     pub(super) path: &'a str,
 }
 
-/// What is known of a path.
-pub(super) enum Kept {
+/// The state of a path in the cache.
+pub(super) enum CacheState {
     /// This file is served.
-    Fresh(Rc<Ready>),
+    Fresh(Rc<ReadyFile>),
     /// This one was; whether it still is has to be looked up.
-    Old(Rc<Ready>),
-    /// Nothing.
+    Old(Rc<ReadyFile>),
+    /// The file is not cached.
     Unknown,
 }
 
@@ -50,24 +50,26 @@ pub(super) struct Cache {
     small: Clock,
     open: Clock,
     hasher: RandomState,
-    /// Whether somebody sweeps it.
+    /// Set while a task sweeps it.
     pub(super) is_swept: bool,
 }
 
 impl Cache {
-    /// What is known at `now`, in milliseconds of a steady clock.
-    pub(super) fn get(&mut self, asked: Asked<'_>, now: u64) -> Kept {
+    /// The state at `now`, in milliseconds of a steady clock.
+    pub(super) fn get(&mut self, asked: FileQuery<'_>, now: u64) -> CacheState {
         let hash = self.hash(asked);
         let found = self.small.get(hash, asked).or_else(|| self.open.get(hash, asked));
         match found {
-            Some(slot) if now.saturating_sub(slot.checked) < FRESH => Kept::Fresh(Rc::clone(&slot.ready)),
-            Some(slot) => Kept::Old(Rc::clone(&slot.ready)),
-            None => Kept::Unknown,
+            Some(slot) if now.saturating_sub(slot.checked) < FRESH => {
+                CacheState::Fresh(Rc::clone(&slot.ready))
+            }
+            Some(slot) => CacheState::Old(Rc::clone(&slot.ready)),
+            None => CacheState::Unknown,
         }
     }
 
     /// Keeps what was found at `now`, where there is room for it among `most` bytes.
-    pub(super) fn keep(&mut self, asked: Asked<'_>, ready: &Rc<Ready>, now: u64, most: usize) {
+    pub(super) fn keep(&mut self, asked: FileQuery<'_>, ready: &Rc<ReadyFile>, now: u64, most: usize) {
         let hash = self.hash(asked);
         for clock in [&mut self.small, &mut self.open] {
             if let Some(slot) = clock.get(hash, asked)
@@ -78,7 +80,7 @@ impl Cache {
             }
             clock.remove(hash);
         }
-        let slot = |cost| Slot {
+        let slot = |cost| CacheSlot {
             hash,
             files: Arc::clone(asked.files),
             wishes: asked.wishes,
@@ -89,37 +91,37 @@ impl Cache {
             ready: Rc::clone(ready),
         };
         match ready.content {
-            Content::Memory(_) => {
-                let cost = ready.held() + asked.path.len() + size_of::<Slot>();
+            ContentLocation::Memory(_) => {
+                let cost = ready.held() + asked.path.len() + size_of::<CacheSlot>();
                 self.small.put(slot(cost), most);
             }
-            Content::File(_) => self.open.put(slot(1), MOST_OPEN),
+            ContentLocation::File(_) => self.open.put(slot(1), MOST_OPEN),
         }
     }
 
-    /// Drops what nobody asked for; whether something is left.
+    /// Drops what was not asked for lately; returns true if something is left.
     pub(super) fn sweep(&mut self, now: u64) -> bool {
         self.small.sweep(now);
         self.open.sweep(now);
         !self.small.slots.is_empty() || !self.open.slots.is_empty()
     }
 
-    fn hash(&self, asked: Asked<'_>) -> u64 {
+    fn hash(&self, asked: FileQuery<'_>) -> u64 {
         self.hasher.hash_one((Arc::as_ptr(asked.files), asked.wishes, asked.path))
     }
 }
 
-struct Slot {
+struct CacheSlot {
     hash: u64,
     files: Arc<Files>,
     wishes: Wishes,
     path: Box<str>,
-    ready: Rc<Ready>,
-    /// What it takes of what is bounded.
+    ready: Rc<ReadyFile>,
+    /// Part of the bounded memory or descriptors that it takes.
     cost: usize,
-    /// When it was last looked up.
+    /// The time at which it was last looked up.
     checked: u64,
-    /// Whether it was asked for since the hand passed.
+    /// It was asked for since the hand passed.
     used: bool,
 }
 
@@ -127,13 +129,13 @@ struct Slot {
 #[derive(Default)]
 struct Clock {
     places: HashMap<u64, usize>,
-    slots: Vec<Slot>,
+    slots: Vec<CacheSlot>,
     hand: usize,
     held: usize,
 }
 
 impl Clock {
-    fn get(&mut self, hash: u64, asked: Asked<'_>) -> Option<&mut Slot> {
+    fn get(&mut self, hash: u64, asked: FileQuery<'_>) -> Option<&mut CacheSlot> {
         let slot = self.slots.get_mut(*self.places.get(&hash)?)?;
         // Two of them may have one hash.
         let same =
@@ -142,7 +144,7 @@ impl Clock {
         same.then_some(slot)
     }
 
-    fn put(&mut self, slot: Slot, most: usize) {
+    fn put(&mut self, slot: CacheSlot, most: usize) {
         while !self.slots.is_empty() && self.held.saturating_add(slot.cost) > most {
             self.evict();
         }

@@ -2,9 +2,9 @@
 
 use offramp_http::head::Fields;
 use offramp_http::semantics::accept_encoding::{self, Coding};
-use offramp_net::file::File;
+use offramp_net::file::OpenFile;
 
-/// What is looked for: the smallest first, as far as one can tell without a look.
+/// Codings to look for: the smallest first, as far as one can tell without a look.
 const OFFERED: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 
 /// The codings that a client takes rather than the content as it is, the preferred one first.
@@ -31,7 +31,7 @@ impl Wishes {
     }
 }
 
-/// What the name of a file with this coding ends with.
+/// The end of the name of a file with this coding.
 pub(super) fn ending(coding: Coding) -> &'static str {
     match coding {
         Coding::Brotli => ".br",
@@ -40,9 +40,9 @@ pub(super) fn ending(coding: Coding) -> &'static str {
     }
 }
 
-/// Whether a neighbour has the content of `file`: it is not older, and no coding of anything is empty. Seconds are compared,
-/// because not every program that keeps the time of a file keeps the parts of its second.
-pub(super) fn belongs(neighbour: &File, file: &File) -> bool {
+/// Returns true if a neighbour has the content of `file`: it is not older, and no coding of anything is empty.
+/// Seconds are compared, because not every program that keeps the time of a file keeps the parts of its second.
+pub(super) fn belongs(neighbour: &OpenFile, file: &OpenFile) -> bool {
     neighbour.stamp.size > 0 && neighbour.stamp.modified.0 >= file.stamp.modified.0
 }
 

@@ -12,54 +12,54 @@ use bytes::{Bytes, BytesMut};
 use offramp_net::file::{self, Wait};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// How much is read at a time where it does not go straight into records.
+/// The bytes of one read that does not go straight into records.
 const CHUNK: usize = 64 * 1024;
-/// How much a thread reads that waits for a disk.
+/// The bytes of one read by a thread that waits for a disk.
 const COLD: usize = 256 * 1024;
 
 /// A part of the content.
 #[derive(Debug)]
-pub(crate) enum Piece {
-    /// Text of ours.
+pub(crate) enum ContentPiece {
+    /// Text that Offramp has written.
     Text(Bytes),
     /// These bytes of the file.
     File(Range<u64>),
 }
 
-/// What is left of the content.
+/// The rest of the content.
 pub(crate) struct FileContent {
     file: Arc<OwnedFd>,
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<ContentPiece>,
     left: u64,
     /// The size of the next frames.
     most: usize,
-    /// What a thread reads, for the first piece.
+    /// Thread that reads the first piece.
     reading: Option<JoinHandle<io::Result<Bytes>>>,
-    /// What it has read, of the first piece.
+    /// The part of the first piece that was read.
     read: Bytes,
 }
 
 impl FileContent {
     /// The content of these pieces of `file`.
-    pub(crate) fn new(file: Arc<OwnedFd>, pieces: Vec<Piece>) -> Self {
-        let length = |piece: &Piece| match piece {
-            Piece::Text(text) => text.len() as u64,
-            Piece::File(range) => range.end - range.start,
+    pub(crate) fn new(file: Arc<OwnedFd>, pieces: Vec<ContentPiece>) -> Self {
+        let length = |piece: &ContentPiece| match piece {
+            ContentPiece::Text(text) => text.len() as u64,
+            ContentPiece::File(range) => range.end - range.start,
         };
         let left = pieces.iter().map(length).sum();
         let pieces = pieces.into_iter().filter(|piece| length(piece) > 0).collect();
         Self { file, pieces, left, most: CHUNK, reading: None, read: Bytes::new() }
     }
 
-    /// How many bytes are to come.
+    /// The bytes that are to come.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// How many of them can be asked for with [`FileContent::poll_into`].
+    /// The bytes that can be asked for with [`FileContent::poll_into`].
     pub(crate) fn direct(&self) -> u64 {
         match self.pieces.front() {
-            Some(Piece::File(range)) => range.end - range.start,
+            Some(ContentPiece::File(range)) => range.end - range.start,
             _ => 0,
         }
     }
@@ -80,7 +80,7 @@ impl FileContent {
         cx: &mut Context<'_>,
         slots: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Some(Piece::File(range)) = self.pieces.front() else {
+        let Some(ContentPiece::File(range)) = self.pieces.front() else {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         };
         if self.read.is_empty() && self.reading.is_none() {
@@ -107,8 +107,8 @@ impl FileContent {
     /// The next bytes; not to be asked for behind the last.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let range = match self.pieces.front() {
-            Some(Piece::File(range)) => range,
-            Some(Piece::Text(text)) => {
+            Some(ContentPiece::File(range)) => range,
+            Some(ContentPiece::Text(text)) => {
                 let text = text.clone();
                 self.gone(text.len());
                 return Poll::Ready(Ok(text));
@@ -139,7 +139,7 @@ impl FileContent {
         if !self.read.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let Some(Piece::File(range)) = self.pieces.front() else {
+        let Some(ContentPiece::File(range)) = self.pieces.front() else {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         };
         let reading = self.reading.get_or_insert_with(|| {
@@ -165,7 +165,7 @@ impl FileContent {
     fn gone(&mut self, n: usize) {
         self.left -= n as u64;
         let over = match self.pieces.front_mut() {
-            Some(Piece::File(range)) => {
+            Some(ContentPiece::File(range)) => {
                 range.start += n as u64;
                 range.start >= range.end
             }

@@ -9,17 +9,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use offramp_http::semantics::accept_encoding::Coding;
 use offramp_net::clock::coarse_ms;
-use offramp_net::file::{self, File, Kind, Stamp, Wait};
+use offramp_net::file::{self, FileKind, FileVersion, OpenFile, Wait};
 
 use tokio::task::spawn_local;
 
-use super::cache::{Asked, Cache, KEPT};
+use super::cache::{Cache, FileQuery, KEPT};
 use super::coded::{self, Wishes};
 use super::lists::DirectoryLists;
-use super::ready::Ready;
+use super::ready::ReadyFile;
 use crate::snapshot::http::Files;
 
-/// Permission denied.
+/// Error number of a denied permission.
 const EACCES: i32 = 13;
 /// The path leads out of the root.
 const EXDEV: i32 = 18;
@@ -27,27 +27,38 @@ const EXDEV: i32 = 18;
 const ELOOP: i32 = 40;
 /// There is no such file: ENOENT, ENXIO (a socket), ENODEV, ENOTDIR, EINVAL, ENAMETOOLONG.
 const NAMES: [i32; 6] = [2, 6, 19, 20, 22, 36];
-/// How long an open root is taken for the directory at its path, in milliseconds: then another one may have its place.
+/// Time for which an open root is taken for the directory at its path, in milliseconds: then another one may have
+/// its place.
 const FRESH: u64 = 1000;
-/// How many roots of a worker are open.
+/// Open roots of a worker.
 const MOST_ROOTS: usize = 64;
 
-/// What was found.
-pub(crate) enum Found {
-    /// A file, its path below the root, and the content coding that the file has beyond what the path says.
-    File(File, String, Option<Coding>),
+/// A file that was found.
+pub(crate) struct FoundFile {
+    pub(crate) file: OpenFile,
+    /// Its path below the root.
+    pub(crate) name: String,
+    /// The content coding that it has beyond what the path says.
+    pub(crate) coding: Option<Coding>,
+}
+
+/// The outcome of a search.
+pub(crate) enum SearchResult {
+    File(FoundFile),
     /// A directory that was asked for without the slash at its end.
     Directory,
     /// A directory that has nothing to be served for it, and is to be listed; the state that it is in.
-    Bare(Stamp),
+    Bare(FileVersion),
     /// Nothing, or nothing that is served.
     Nothing,
+    /// Something that another route of the host guards.
+    Guarded,
     /// Something that this process may not read.
     Denied,
 }
 
-/// What is looked for.
-pub(crate) struct Search {
+/// A file to search for.
+pub(crate) struct FileSearch {
     pub(crate) files: Arc<Files>,
     /// The path below the root that the request names.
     pub(crate) name: String,
@@ -58,13 +69,13 @@ pub(crate) struct Search {
 /// The roots that a worker has open.
 #[derive(Default)]
 pub(crate) struct Roots {
-    open: RefCell<Vec<Open>>,
+    open: RefCell<Vec<OpenRoot>>,
     /// The files that are kept.
     pub(super) cache: Rc<RefCell<Cache>>,
     pub(super) lists: Rc<DirectoryLists>,
 }
 
-struct Open {
+struct OpenRoot {
     of: Arc<Files>,
     root: Arc<OwnedFd>,
     since: u64,
@@ -72,7 +83,7 @@ struct Open {
 
 impl Roots {
     /// Searches without a wait.
-    pub(crate) fn search(&self, search: &Search) -> io::Result<Found> {
+    pub(crate) fn search(&self, search: &FileSearch) -> io::Result<SearchResult> {
         let root = self.root(&search.files)?;
         search.run(Some(root.as_fd()), Wait::Never)
     }
@@ -81,16 +92,16 @@ impl Roots {
     /// was kept for the same request.
     pub(super) fn ready(
         &self,
-        asked: Asked<'_>,
-        (file, name, coding): (File, String, Option<Coding>),
-        old: Option<Rc<Ready>>,
+        asked: FileQuery<'_>,
+        FoundFile { file, name, coding }: FoundFile,
+        old: Option<Rc<ReadyFile>>,
         most: usize,
-    ) -> Rc<Ready> {
+    ) -> Rc<ReadyFile> {
         let same = old.filter(|old| old.is(&file, &name, coding) && old.is_as_said());
         let (ready, settled) = match same {
             Some(same) => (same, true),
             None => {
-                let mut ready = Ready::new(asked.files, file, name, coding);
+                let mut ready = ReadyFile::new(asked.files, file, name, coding);
                 let settled = most > 0 && ready.settle(seconds());
                 (Rc::new(ready), settled)
             }
@@ -117,13 +128,13 @@ impl Roots {
         open.retain(|known| now.saturating_sub(known.since) < FRESH && !Arc::ptr_eq(&known.of, files));
         let root = Arc::new(file::root(&files.root, Wait::Never)?);
         if open.len() < MOST_ROOTS {
-            open.push(Open { of: Arc::clone(files), root: Arc::clone(&root), since: now });
+            open.push(OpenRoot { of: Arc::clone(files), root: Arc::clone(&root), since: now });
         }
         Ok(root)
     }
 }
 
-/// Drops what nobody asks for, until nothing is left.
+/// Drops files that are not asked for, until nothing is left.
 async fn sweep(cache: Rc<RefCell<Cache>>) {
     loop {
         tokio::time::sleep(Duration::from_millis(KEPT / 4)).await;
@@ -141,12 +152,12 @@ fn seconds() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-impl Search {
+impl FileSearch {
     /// Searches below `root`, or else below the directory that is at its path now.
     ///
     /// # Errors
-    /// What the kernel says, but for what [`Found`] tells.
-    pub(crate) fn run(&self, root: Option<BorrowedFd<'_>>, wait: Wait) -> io::Result<Found> {
+    /// An error of the kernel that no other result stands for.
+    pub(crate) fn run(&self, root: Option<BorrowedFd<'_>>, wait: Wait) -> io::Result<SearchResult> {
         let own;
         let root = match root {
             Some(root) => root,
@@ -155,62 +166,82 @@ impl Search {
                 own.as_fd()
             }
         };
-        let mut directory = false;
+        let (mut directory, mut guarded) = (false, false);
         for pattern in &self.files.tries {
             let name = self.candidate(pattern);
             match self.look(root, name, wait)? {
-                Found::Nothing => {}
+                SearchResult::Nothing => {}
+                SearchResult::Guarded => guarded = true,
                 // The redirect is for what was asked for.
-                Found::Directory => directory |= &**pattern == PATH,
-                Found::File(file, name, _) => return self.coded(root, file, name, wait),
+                SearchResult::Directory => directory |= &**pattern == PATH,
+                SearchResult::File(FoundFile { file, name, .. }) => {
+                    return self.coded(root, file, name, wait);
+                }
                 found => return Ok(found),
             }
         }
         if directory {
-            return Ok(Found::Directory);
+            return Ok(SearchResult::Directory);
         }
-        let bare = self.is_bare_directory(root, wait)?;
+        let (bare, hidden) = match self.bare_directory(root, wait)? {
+            SearchResult::Nothing => (false, false),
+            SearchResult::Guarded => (false, true),
+            _ => (true, false),
+        };
+        guarded |= hidden;
         if bare && self.files.listing {
             let name = if self.name.is_empty() { "." } else { &*self.name };
             return match file::open(root, name, wait) {
-                Ok(directory) => Ok(Found::Bare(directory.stamp)),
-                Err(error) if error.raw_os_error() == Some(EACCES) => Ok(Found::Denied),
+                Ok(directory) => Ok(SearchResult::Bare(directory.stamp)),
+                Err(error) if error.raw_os_error() == Some(EACCES) => Ok(SearchResult::Denied),
                 Err(error) => Err(error),
             };
         }
         if let Some(fallback) = &self.files.fallback {
             match self.look(root, fallback.to_string(), wait)? {
-                Found::Nothing | Found::Directory => {}
-                Found::File(file, name, _) => return self.coded(root, file, name, wait),
+                SearchResult::Nothing | SearchResult::Directory | SearchResult::Guarded => {}
+                SearchResult::File(FoundFile { file, name, .. }) => {
+                    return self.coded(root, file, name, wait);
+                }
                 found => return Ok(found),
             }
         }
-        Ok(if bare { Found::Denied } else { Found::Nothing })
+        Ok(match (bare, guarded) {
+            (true, _) => SearchResult::Denied,
+            (false, true) => SearchResult::Guarded,
+            (false, false) => SearchResult::Nothing,
+        })
     }
 
     /// A file, or the one beside it that has its content in a coding that the client prefers.
-    fn coded(&self, root: BorrowedFd<'_>, file: File, name: String, wait: Wait) -> io::Result<Found> {
+    fn coded(
+        &self,
+        root: BorrowedFd<'_>,
+        file: OpenFile,
+        name: String,
+        wait: Wait,
+    ) -> io::Result<SearchResult> {
         for coding in self.wishes.iter() {
             match self.open(root, &format!("{name}{}", coded::ending(coding)), wait) {
-                Ok(Some(other)) if other.kind == Kind::Regular && coded::belongs(&other, &file) => {
-                    return Ok(Found::File(other, name, Some(coding)));
+                Ok(Some(other)) if other.kind == FileKind::Regular && coded::belongs(&other, &file) => {
+                    return Ok(SearchResult::File(FoundFile { file: other, name, coding: Some(coding) }));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
                 // Whatever is wrong with it: the file itself is there.
                 _ => {}
             }
         }
-        Ok(Found::File(file, name, None))
+        Ok(SearchResult::File(FoundFile { file, name, coding: None }))
     }
 
-    /// Whether the request names a directory, with its slash. No file was found for it.
-    fn is_bare_directory(&self, root: BorrowedFd<'_>, wait: Wait) -> io::Result<bool> {
+    /// Index, list or refusal for the path of a directory, with its slash. No file was found for it.
+    fn bare_directory(&self, root: BorrowedFd<'_>, wait: Wait) -> io::Result<SearchResult> {
         let name = match &*self.name {
             "" => ".",
             name if name.ends_with('/') => name,
-            _ => return Ok(false),
+            _ => return Ok(SearchResult::Nothing),
         };
-        Ok(!matches!(self.find(root, name.to_owned(), wait)?, Found::Nothing))
+        self.find(root, name.to_owned(), wait)
     }
 
     fn candidate(&self, pattern: &str) -> String {
@@ -220,38 +251,40 @@ impl Search {
         pattern.replacen(PATH, name, 1)
     }
 
-    fn look(&self, root: BorrowedFd<'_>, name: String, wait: Wait) -> io::Result<Found> {
+    fn look(&self, root: BorrowedFd<'_>, name: String, wait: Wait) -> io::Result<SearchResult> {
         if !name.is_empty() && !name.ends_with('/') {
             return self.find(root, name, wait);
         }
+        let mut none = SearchResult::Nothing;
         for index in &self.files.index {
             match self.find(root, format!("{name}{index}"), wait)? {
-                Found::Nothing | Found::Directory => {}
+                SearchResult::Nothing | SearchResult::Directory => {}
+                SearchResult::Guarded => none = SearchResult::Guarded,
                 found => return Ok(found),
             }
         }
-        Ok(Found::Nothing)
+        Ok(none)
     }
 
-    fn find(&self, root: BorrowedFd<'_>, name: String, wait: Wait) -> io::Result<Found> {
+    fn find(&self, root: BorrowedFd<'_>, name: String, wait: Wait) -> io::Result<SearchResult> {
         match self.open(root, &name, wait) {
-            Ok(None) => Ok(Found::Nothing),
+            Ok(None) => Ok(SearchResult::Guarded),
             Ok(Some(file)) => Ok(match file.kind {
-                Kind::Regular => Found::File(file, name, None),
-                Kind::Directory => Found::Directory,
-                Kind::Special => Found::Nothing,
+                FileKind::Regular => SearchResult::File(FoundFile { file, name, coding: None }),
+                FileKind::Directory => SearchResult::Directory,
+                FileKind::Special => SearchResult::Nothing,
             }),
             Err(error) => match error.raw_os_error() {
-                Some(EXDEV | ELOOP) => Ok(Found::Nothing),
-                Some(EACCES) => Ok(Found::Denied),
-                Some(number) if NAMES.contains(&number) => Ok(Found::Nothing),
+                Some(EXDEV | ELOOP) => Ok(SearchResult::Nothing),
+                Some(EACCES) => Ok(SearchResult::Denied),
+                Some(number) if NAMES.contains(&number) => Ok(SearchResult::Nothing),
                 _ => Err(error),
             },
         }
     }
 
     /// Opens what is at a path below the root; `None` where that belongs to another route, whatever links lead there.
-    fn open(&self, root: BorrowedFd<'_>, name: &str, wait: Wait) -> io::Result<Option<File>> {
+    fn open(&self, root: BorrowedFd<'_>, name: &str, wait: Wait) -> io::Result<Option<OpenFile>> {
         let closed = &self.files.closed;
         if closed.is_empty() {
             return file::open(root, name, wait).map(Some);
@@ -276,5 +309,5 @@ impl Search {
     }
 }
 
-/// What stands for the path of the request.
+/// Placeholder for the path of the request.
 const PATH: &str = "{path}";

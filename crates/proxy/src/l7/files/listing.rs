@@ -11,22 +11,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::StatusCode;
-use offramp_http::files::listing::{Entry, Listing, sort};
+use offramp_http::files::listing::{Listing, ListingEntry, sort};
 use offramp_http::head::Response;
-use offramp_net::file::{self, Kind, Wait};
+use offramp_net::file::{self, FileKind, Wait};
 
 use crate::snapshot::http::{ClosedPaths, Files};
 
-/// How many names of a directory are looked at.
+/// Names of a directory that are looked at.
 const MOST_NAMES: usize = 10_000;
 /// The bytes of a list, about.
 const MOST_BYTES: usize = 2 * 1024 * 1024;
 /// The bytes of all lists of a worker on their way.
 const MOST_HELD: usize = 32 * 1024 * 1024;
 
-/// How a directory is to be listed.
+/// The form of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Order {
+pub(crate) struct ListingRequest {
     /// The host that was asked for: what other routes guard differs by host, on one route too.
     pub(crate) host: Box<str>,
     /// Its path, as people read it.
@@ -35,13 +35,13 @@ pub(crate) struct Order {
     pub(crate) json: bool,
 }
 
-/// A list.
-pub(crate) struct Page {
+/// Page with a list of a directory.
+pub(crate) struct ListingText {
     pub(super) text: String,
     pub(super) json: bool,
 }
 
-impl Order {
+impl ListingRequest {
     /// Lists the directory `name` below `root`, which is empty or ends with `/`.
     ///
     /// # Errors
@@ -52,22 +52,22 @@ impl Order {
         name: &str,
         files: &Files,
         stopped: impl Fn() -> bool,
-    ) -> io::Result<Page> {
+    ) -> io::Result<ListingText> {
         let go_on = || if stopped() { Err(io::Error::from(io::ErrorKind::Interrupted)) } else { Ok(()) };
         let mut found =
             file::list(root, name, MOST_NAMES, |entry| go_on().map(|()| is_served(entry, files.hidden)))?;
         if !files.closed.is_empty() {
             let place = file::resolve(root, name, Wait::Allowed)?;
-            // Links are looked up again, for which nobody may wait any more.
+            // Links are looked up again, which may be for no client any more.
             found.entries.retain(|entry| !stopped() && is_open(root, &place, entry, &files.closed));
         }
-        let entry = |found: file::Entry| Entry {
+        let entry = |found: file::DirectoryEntry| ListingEntry {
             name: found.name,
-            is_directory: found.kind == Kind::Directory,
+            is_directory: found.kind == FileKind::Directory,
             size: found.size,
             modified: found.modified,
         };
-        let mut entries: Vec<Entry> = found.entries.into_iter().map(entry).collect();
+        let mut entries: Vec<ListingEntry> = found.entries.into_iter().map(entry).collect();
         go_on()?;
         sort(&mut entries);
         go_on()?;
@@ -78,12 +78,12 @@ impl Order {
             is_cut: found.is_cut,
         };
         let text = if self.json { listing.json(MOST_BYTES) } else { listing.html(MOST_BYTES) };
-        Ok(Page { text, json: self.json })
+        Ok(ListingText { text, json: self.json })
     }
 }
 
 /// Set where an entry of the directory at `place` belongs to no other route, even behind links.
-fn is_open(root: BorrowedFd<'_>, place: &str, entry: &file::Entry, closed: &ClosedPaths) -> bool {
+fn is_open(root: BorrowedFd<'_>, place: &str, entry: &file::DirectoryEntry, closed: &ClosedPaths) -> bool {
     let gap = if place.is_empty() { "" } else { "/" };
     let name = format!("{place}{gap}{}", entry.name);
     if !entry.is_link {
@@ -92,14 +92,14 @@ fn is_open(root: BorrowedFd<'_>, place: &str, entry: &file::Entry, closed: &Clos
     file::resolve(root, &name, Wait::Allowed).is_ok_and(|place| !closed.covers(&place))
 }
 
-/// Whether a file of this name could be asked for, see [`offramp_http::files::path::decode`].
+/// A file of this name could be asked for, see [`offramp_http::files::path::decode`].
 fn is_served(name: &str, hidden: bool) -> bool {
     (hidden || !name.starts_with('.')) && !name.contains(|c: char| c.is_ascii_control() || c == '\\')
 }
 
 /// The memory of the lists that have not been sent.
 #[derive(Default)]
-pub(crate) struct Memory(Arc<AtomicUsize>);
+pub(crate) struct ListingMemory(Arc<AtomicUsize>);
 
 /// The response with a list.
 pub(super) fn response(body: Bytes, json: bool) -> Response<Bytes> {
@@ -114,7 +114,7 @@ pub(super) fn response(body: Bytes, json: bool) -> Response<Bytes> {
     response
 }
 
-impl Memory {
+impl ListingMemory {
     /// Counts a list until the last part of it is dropped.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Memory {
             return Err(text);
         }
         self.0.fetch_add(text.len(), Ordering::Relaxed);
-        Ok(Bytes::from_owner(Held { text, all: Arc::clone(&self.0) }))
+        Ok(Bytes::from_owner(ListingBody { text, all: Arc::clone(&self.0) }))
     }
 }
 
@@ -133,18 +133,18 @@ impl Memory {
 const POLICY: &[u8] = b"default-src 'none'; style-src 'unsafe-inline'";
 
 /// A list that is on its way.
-struct Held {
+struct ListingBody {
     text: String,
     all: Arc<AtomicUsize>,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for ListingBody {
     fn as_ref(&self) -> &[u8] {
         self.text.as_bytes()
     }
 }
 
-impl Drop for Held {
+impl Drop for ListingBody {
     fn drop(&mut self) {
         self.all.fetch_sub(self.text.len(), Ordering::Relaxed);
     }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn lists_on_their_way_have_a_bound() {
-        let memory = Memory::default();
+        let memory = ListingMemory::default();
         let page = || "x".repeat(MOST_HELD / 2);
         let one = memory.hold(page()).unwrap();
         let other = memory.hold(page()).unwrap();

@@ -1,8 +1,8 @@
 //! The lists of directories that a worker makes and remembers.
 //!
-//! A list costs tens of milliseconds of CPU time, for a request of a few bytes. So it is made once for all requests that
-//! wait for it, by turns of their clients ([`FairPermits`]). It is given up when nobody waits any more, and it is remembered
-//! for [`FRESH`] as long as the directory is in the same state.
+//! A list costs tens of milliseconds of CPU time, for a request of a few bytes. So it is made once for all requests
+//! that wait for it, by turns of their clients ([`FairPermits`]). It is given up when no request waits any more,
+//! and it is remembered for [`FRESH`] as long as the directory is in the same state.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,21 +17,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use offramp_net::clock::coarse_ms;
-use offramp_net::file::{self, Stamp, Wait};
+use offramp_net::file::{self, FileVersion, Wait};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_blocking, spawn_local};
+use tokio::time::{sleep, timeout};
 
-use super::listing::{Memory, Order, Page};
+use super::listing::{ListingMemory, ListingRequest, ListingText};
 use crate::fair_permits::FairPermits;
 use crate::fair_queue::ClientNetworkPath;
 use crate::snapshot::http::Files;
 
-/// How long a list is remembered, in milliseconds.
+/// Time for which a list is remembered, in milliseconds.
 const FRESH: u64 = 1000;
-/// How many lists a worker makes at a time, and how many wait.
+/// Number of lists that a worker makes at a time, and number that wait.
 const MAKERS: usize = 2;
 const WAITING: usize = 256;
-/// How many lists a worker remembers; [`Memory`] bounds their bytes.
+/// Maximum wait for one of [`MAKERS`]. A list takes milliseconds: a request that waits for so long waits for
+/// threads that hang.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Number of lists that a worker remembers; [`ListingMemory`] bounds their bytes.
 const REMEMBERED: usize = 64;
 
 /// All that a list depends on, beside the state of the directory.
@@ -41,7 +45,7 @@ pub(super) struct ListKey {
     pub(super) files: Arc<Files>,
     /// The path below the root.
     pub(super) name: String,
-    pub(super) order: Order,
+    pub(super) order: ListingRequest,
 }
 
 impl PartialEq for ListKey {
@@ -58,9 +62,9 @@ impl Hash for ListKey {
     }
 }
 
-/// What a request for a list comes to.
+/// Result of a request for a list.
 #[derive(Clone, Debug)]
-pub(super) enum Listed {
+pub(super) enum ListingOutcome {
     /// The list, as JSON or as a page.
     Page {
         body: Bytes,
@@ -77,36 +81,43 @@ pub(super) enum Listed {
 pub(super) struct DirectoryLists {
     known: RefCell<HashMap<ListKey, KnownList>>,
     makers: Rc<FairPermits>,
-    memory: Memory,
+    /// The longest wait for one of them.
+    patience: Duration,
+    make: Maker,
+    memory: ListingMemory,
 }
 
+/// Makes a list on a thread that may block, until the flag stops it.
+type Maker = fn(&ListKey, &AtomicBool) -> io::Result<ListingText>;
+
 enum KnownList {
-    Made { stamp: Stamp, since: u64, listed: Listed },
+    Made { stamp: FileVersion, since: u64, listed: ListingOutcome },
     UnderWay(Rc<Making>),
 }
 
 /// A list that is being made.
 struct Making {
-    stamp: Stamp,
-    outcome: RefCell<Option<Listed>>,
+    stamp: FileVersion,
+    outcome: RefCell<Option<ListingOutcome>>,
     over: Notify,
     /// Requests that wait for it.
     waiting: Cell<usize>,
-    /// Nobody waits any more.
+    /// Set once no request waits any more.
     stop: Arc<AtomicBool>,
+    /// The task that waits for a permit. None once it has one, which it must hold until its thread returns.
     task: RefCell<Option<AbortHandle>>,
 }
 
 impl Default for DirectoryLists {
     fn default() -> Self {
         let (known, memory) = Default::default();
-        Self { known, makers: FairPermits::new(MAKERS, WAITING), memory }
+        Self { known, makers: FairPermits::new(MAKERS, WAITING), patience: PATIENCE, make, memory }
     }
 }
 
 impl DirectoryLists {
     /// The list, where it is remembered of the directory in this state.
-    pub(super) fn remembered(&self, key: &ListKey, stamp: Stamp) -> Option<Listed> {
+    pub(super) fn remembered(&self, key: &ListKey, stamp: FileVersion) -> Option<ListingOutcome> {
         match self.known.borrow().get(key)? {
             KnownList::Made { stamp: of, since, listed }
                 if *of == stamp && coarse_ms().saturating_sub(*since) < FRESH =>
@@ -118,7 +129,12 @@ impl DirectoryLists {
     }
 
     /// Waits for the list of a directory that is in this state, beside others that do. The first one begins it.
-    pub(super) fn wait(self: &Rc<Self>, key: ListKey, stamp: Stamp, client: Option<IpAddr>) -> ListWaiter {
+    pub(super) fn wait(
+        self: &Rc<Self>,
+        key: ListKey,
+        stamp: FileVersion,
+        client: Option<IpAddr>,
+    ) -> ListWaiter {
         let under_way = match self.known.borrow().get(&key) {
             Some(KnownList::UnderWay(making)) if making.stamp == stamp => Some(Rc::clone(making)),
             _ => None,
@@ -128,7 +144,7 @@ impl DirectoryLists {
         ListWaiter { lists: Rc::clone(self), key, making }
     }
 
-    fn begin(self: &Rc<Self>, key: &ListKey, stamp: Stamp, client: ClientNetworkPath) -> Rc<Making> {
+    fn begin(self: &Rc<Self>, key: &ListKey, stamp: FileVersion, client: ClientNetworkPath) -> Rc<Making> {
         let making = Rc::new(Making {
             stamp,
             outcome: RefCell::default(),
@@ -140,15 +156,16 @@ impl DirectoryLists {
         self.known.borrow_mut().insert(key.clone(), KnownList::UnderWay(Rc::clone(&making)));
         let (this, key, of) = (Rc::clone(self), key.clone(), Rc::clone(&making));
         let task = spawn_local(async move {
-            let Some(_permit) = this.makers.enter(client).await else {
-                return this.end(&key, &of, 0, Listed::Busy);
+            let Ok(Some(_permit)) = timeout(this.patience, this.makers.enter(client)).await else {
+                return this.end(&key, &of, 0, ListingOutcome::Busy);
             };
-            let (since, order, stop) = (coarse_ms(), key.clone(), Arc::clone(&of.stop));
+            of.task.take();
+            let (since, order, stop, make) = (coarse_ms(), key.clone(), Arc::clone(&of.stop), this.make);
             let page = spawn_blocking(move || make(&order, &stop)).await;
             let listed = match page.unwrap_or_else(|error| Err(io::Error::other(error))) {
                 Ok(page) => this.hold(page),
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Listed::Denied,
-                Err(error) => Listed::Failed(error.to_string().into()),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => ListingOutcome::Denied,
+                Err(error) => ListingOutcome::Failed(error.to_string().into()),
             };
             this.end(&key, &of, since, listed);
         });
@@ -156,24 +173,26 @@ impl DirectoryLists {
         making
     }
 
-    fn hold(&self, page: Page) -> Listed {
+    fn hold(&self, page: ListingText) -> ListingOutcome {
         let json = page.json;
         match self.memory.hold(page.text) {
-            Ok(body) => Listed::Page { body, json },
+            Ok(body) => ListingOutcome::Page { body, json },
             Err(text) => {
                 // What is only remembered makes room.
                 self.known.borrow_mut().retain(|_, known| matches!(known, KnownList::UnderWay(_)));
-                self.memory.hold(text).map_or(Listed::Busy, |body| Listed::Page { body, json })
+                self.memory
+                    .hold(text)
+                    .map_or(ListingOutcome::Busy, |body| ListingOutcome::Page { body, json })
             }
         }
     }
 
-    fn end(self: &Rc<Self>, key: &ListKey, making: &Rc<Making>, since: u64, listed: Listed) {
+    fn end(self: &Rc<Self>, key: &ListKey, making: &Rc<Making>, since: u64, listed: ListingOutcome) {
         let mut known = self.known.borrow_mut();
         if known.get(key).is_some_and(|known| known.is(making)) {
             known.remove(key);
             let made = known.values().filter(|known| matches!(known, KnownList::Made { .. })).count();
-            if matches!(listed, Listed::Page { .. }) && made < REMEMBERED {
+            if matches!(listed, ListingOutcome::Page { .. }) && made < REMEMBERED {
                 let (stamp, listed) = (making.stamp, listed.clone());
                 known.insert(key.clone(), KnownList::Made { stamp, since, listed });
                 spawn_local(Rc::clone(self).forget(key.clone(), since));
@@ -186,7 +205,7 @@ impl DirectoryLists {
 
     /// Forgets a list in time.
     async fn forget(self: Rc<Self>, key: ListKey, made: u64) {
-        tokio::time::sleep(Duration::from_millis(FRESH)).await;
+        sleep(Duration::from_millis(FRESH)).await;
         let mut known = self.known.borrow_mut();
         if matches!(known.get(&key), Some(KnownList::Made { since, .. }) if *since == made) {
             known.remove(&key);
@@ -200,8 +219,8 @@ impl KnownList {
     }
 }
 
-/// Makes a list, until it is told to `stop`.
-fn make(key: &ListKey, stop: &AtomicBool) -> io::Result<Page> {
+/// Makes a list, until `stop` is set.
+fn make(key: &ListKey, stop: &AtomicBool) -> io::Result<ListingText> {
     let root = file::root(&key.files.root, Wait::Allowed)?;
     key.order.page(root.as_fd(), &key.name, &key.files, || stop.load(Ordering::Relaxed))
 }
@@ -214,7 +233,7 @@ pub(super) struct ListWaiter {
 }
 
 impl ListWaiter {
-    pub(super) async fn outcome(&self) -> Listed {
+    pub(super) async fn outcome(&self) -> ListingOutcome {
         loop {
             let over = self.making.over.notified();
             if let Some(listed) = &*self.making.outcome.borrow() {
@@ -247,6 +266,7 @@ impl Drop for ListWaiter {
 mod tests {
     use std::fs;
     use std::path::Path;
+    use std::sync::atomic::AtomicUsize;
     use std::task::{Context, Waker};
 
     use tokio::task::{LocalSet, yield_now};
@@ -267,17 +287,17 @@ mod tests {
             hidden: false,
             cache_control: Vec::new(),
         });
-        let order = Order { host: host.into(), path: "/".to_owned(), json: true };
+        let order = ListingRequest { host: host.into(), path: "/".to_owned(), json: true };
         ListKey { files, name: String::new(), order }
     }
 
-    fn stamp(root: &Path) -> Stamp {
+    fn stamp(root: &Path) -> FileVersion {
         let root = file::root(root, Wait::Allowed).unwrap();
         file::open(&root, ".", Wait::Allowed).unwrap().stamp
     }
 
-    fn text(listed: &Listed) -> &str {
-        let Listed::Page { body, json: true } = listed else { panic!("{listed:?}") };
+    fn text(listed: &ListingOutcome) -> &str {
+        let ListingOutcome::Page { body, json: true } = listed else { panic!("{listed:?}") };
         std::str::from_utf8(body).unwrap()
     }
 
@@ -304,9 +324,9 @@ mod tests {
             assert!(lists.remembered(&of, changed).is_none());
             let order = |order| ListKey { order, ..of.clone() };
             for key in [
-                order(Order { host: "y".into(), ..of.order.clone() }),
-                order(Order { json: false, ..of.order.clone() }),
-                order(Order { path: "/b/".to_owned(), ..of.order.clone() }),
+                order(ListingRequest { host: "y".into(), ..of.order.clone() }),
+                order(ListingRequest { json: false, ..of.order.clone() }),
+                order(ListingRequest { path: "/b/".to_owned(), ..of.order.clone() }),
                 ListKey { name: "b/".to_owned(), ..of.clone() },
                 other,
             ] {
@@ -334,23 +354,78 @@ mod tests {
                 waiters.push(lists.wait(key, state, flooder));
                 yield_now().await;
             }
-            assert!(matches!(waiters[WAITING].outcome().await, Listed::Busy));
+            assert!(matches!(waiters[WAITING].outcome().await, ListingOutcome::Busy));
             // Somebody else takes a place, and is the next.
             let of = key(folder.path(), "x");
             let other = lists.wait(of.clone(), state, Some("198.51.100.7".parse().unwrap()));
             let mut outcome = Box::pin(other.outcome());
             assert!(outcome.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             yield_now().await;
-            assert!(matches!(waiters[WAITING - 1].outcome().await, Listed::Busy));
+            assert!(matches!(waiters[WAITING - 1].outcome().await, ListingOutcome::Busy));
             waiters.drain(1..);
             assert_eq!(count(&lists), 2);
             drop(first);
-            assert!(matches!(waiters[0].outcome().await, Listed::Failed(_)), "there is no such directory");
+            assert!(
+                matches!(waiters[0].outcome().await, ListingOutcome::Failed(_)),
+                "there is no such directory"
+            );
             drop(second);
             assert_eq!(text(&outcome.await), "{\"path\":\"/\",\"entries\":[\n],\"truncated\":false}\n");
             // What was made is handed out though its waiter comes late; what is stopped says so.
             let stopped = AtomicBool::new(true);
             assert!(make(&of, &stopped).is_err_and(|error| error.kind() == io::ErrorKind::Interrupted));
+        };
+        LocalSet::new().run_until(work).await;
+    }
+
+    /// Hangs as on a mount whose server is gone, until the test lets go; the flag is not seen in the kernel.
+    fn hang(key: &ListKey, _: &AtomicBool) -> io::Result<ListingText> {
+        HANGING.fetch_add(1, Ordering::SeqCst);
+        while !LET_GO.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        HANGING.fetch_sub(1, Ordering::SeqCst);
+        make(key, &AtomicBool::new(false))
+    }
+
+    static HANGING: AtomicUsize = AtomicUsize::new(0);
+    static LET_GO: AtomicBool = AtomicBool::new(false);
+
+    async fn until(reached: impl Fn() -> bool) {
+        while !reached() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn threads_that_hang_keep_their_permits_though_their_lists_are_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let work = async {
+            let (lists, state) = (DirectoryLists { make: hang, ..Default::default() }, stamp(folder.path()));
+            let (makers, patience) = (Rc::clone(&lists.makers), Duration::ZERO);
+            let impatient = Rc::new(DirectoryLists { make: hang, makers, patience, ..Default::default() });
+            let (lists, key) = (Rc::new(lists), key(folder.path(), "x"));
+            let wait = |lists: &Rc<DirectoryLists>| lists.wait(key.clone(), state, None);
+            for begun in 1..=MAKERS {
+                let waiter = wait(&lists);
+                until(|| HANGING.load(Ordering::SeqCst) == begun).await;
+                drop(waiter);
+                assert_eq!(count(&lists), 0, "given up");
+            }
+            // Without the permits of those that hang, each of these would hang one thread more.
+            for _ in 0..50 {
+                let waiter = wait(&lists);
+                for _ in 0..20 {
+                    yield_now().await;
+                }
+                drop(waiter);
+            }
+            assert!(matches!(wait(&impatient).outcome().await, ListingOutcome::Busy));
+            assert_eq!(HANGING.load(Ordering::SeqCst), MAKERS);
+            let next = wait(&lists);
+            LET_GO.store(true, Ordering::SeqCst);
+            assert!(text(&next.outcome().await).contains("entries"));
+            until(|| HANGING.load(Ordering::SeqCst) == 0).await;
         };
         LocalSet::new().run_until(work).await;
     }

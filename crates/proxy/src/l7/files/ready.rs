@@ -10,10 +10,9 @@ use offramp_http::files::conditions::Validators;
 use offramp_http::files::path;
 use offramp_http::head::{Fields, Known};
 use offramp_http::semantics::accept_encoding::Coding;
-use offramp_net::file::{self, File, Stamp, Wait};
+use offramp_net::file::{self, FileVersion, OpenFile, Wait};
 
-use super::content::Piece;
-use crate::l7::session::decimal;
+use super::content::ContentPiece;
 use crate::media::media_type;
 use crate::snapshot::http::Files;
 
@@ -24,35 +23,36 @@ pub(super) const SMALL: u64 = 64 * 1024;
 const SETTLED: i64 = 2;
 
 /// A file that was found.
-pub(super) struct Ready {
+pub(super) struct ReadyFile {
     /// Its path below the root.
     name: String,
     /// The content coding that it has beyond what its path says.
     coding: Option<Coding>,
-    stamp: Stamp,
+    stamp: FileVersion,
     pub(super) validators: Validators,
     /// The fields of every response with it, whether it has content or not (RFC 9110 §15.4.5).
     pub(super) described: Fields,
     /// The fields of the response with all of it.
     pub(super) whole: Fields,
-    pub(super) content: Content,
+    pub(super) content: ContentLocation,
     kind: String,
 }
 
-/// Where the content is.
-pub(super) enum Content {
-    /// In memory.
+/// The place of the content.
+pub(super) enum ContentLocation {
+    /// Content in memory.
     Memory(Bytes),
-    /// Behind a descriptor.
+    /// Content behind a descriptor.
     File(Arc<OwnedFd>),
 }
 
-impl Ready {
-    pub(super) fn new(files: &Files, file: File, name: String, coding: Option<Coding>) -> Self {
+impl ReadyFile {
+    pub(super) fn new(files: &Files, file: OpenFile, name: String, coding: Option<Coding>) -> Self {
         let stamp = file.stamp;
-        let validators = Validators::new(stamp.modified, stamp.size, stamp.inode);
+        let (seconds, nanoseconds) = stamp.modified;
+        let validators = Validators::new(seconds, nanoseconds, stamp.size, stamp.inode);
         let described = describe(files, &name, &validators);
-        let content = Content::File(Arc::new(file.fd));
+        let content = ContentLocation::File(Arc::new(file.fd));
         let kind = media_type(&name);
         let mut ready =
             Self { name, coding, stamp, validators, whole: Fields::new(), described, content, kind };
@@ -60,7 +60,7 @@ impl Ready {
         // A part says by itself that there are parts.
         whole.append(b"accept-ranges", b"bytes");
         whole.append(b"content-type", ready.kind.as_bytes());
-        whole.set_known(Known::ContentLength, decimal(stamp.size, &mut [0; 20]).as_bytes());
+        whole.set_known(Known::ContentLength, itoa::Buffer::new().format(stamp.size).as_bytes());
         ready.whole = whole;
         ready
     }
@@ -74,26 +74,27 @@ impl Ready {
         fields
     }
 
-    /// The media type.
+    /// Media type of the file.
     pub(super) fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// Bytes.
+    /// Size in bytes, not encoded.
     pub(super) fn size(&self) -> u64 {
         self.stamp.size
     }
 
-    /// Whether it is this file, in this state.
-    pub(super) fn is(&self, file: &File, name: &str, coding: Option<Coding>) -> bool {
+    /// It is this file, in this state.
+    pub(super) fn is(&self, file: &OpenFile, name: &str, coding: Option<Coding>) -> bool {
         self.stamp == file.stamp && self.name == name && self.coding == coding
     }
 
-    /// Whether what was said of it is true of what would be read now. Its path may lead elsewhere meanwhile.
+    /// Returns true if the file at the path is still the one that was described. Its path may lead elsewhere
+    /// meanwhile.
     pub(super) fn is_as_said(&self) -> bool {
         match &self.content {
-            Content::Memory(_) => true,
-            Content::File(fd) => file::stamp(fd).is_ok_and(|now| now == self.stamp),
+            ContentLocation::Memory(_) => true,
+            ContentLocation::File(fd) => file::stamp(fd).is_ok_and(|now| now == self.stamp),
         }
     }
 
@@ -103,28 +104,28 @@ impl Ready {
         if self.stamp.changed.0 > now.saturating_sub(SETTLED) {
             return false;
         }
-        let Content::File(fd) = &self.content else { return true };
+        let ContentLocation::File(fd) = &self.content else { return true };
         if self.stamp.size <= SMALL {
             let Some(bytes) = all(fd, self.stamp.size) else { return false };
             if !self.is_as_said() {
                 return false;
             }
-            self.content = Content::Memory(bytes);
+            self.content = ContentLocation::Memory(bytes);
         }
         true
     }
 
-    /// How many bytes of memory it holds, about.
+    /// The bytes of memory that it holds, about.
     pub(super) fn held(&self) -> usize {
         let content = match &self.content {
-            Content::Memory(bytes) => bytes.len(),
-            Content::File(_) => 0,
+            ContentLocation::Memory(bytes) => bytes.len(),
+            ContentLocation::File(_) => 0,
         };
         content + self.described.memory() + self.whole.memory() + self.name.len() + size_of::<Self>()
     }
 }
 
-/// What there is to read of a small file without a wait; `None` where that is not all of it.
+/// Content of a small file, read without a wait; `None` if that is not all of it.
 fn all(fd: &OwnedFd, size: u64) -> Option<Bytes> {
     let mut bytes = vec![0; usize::try_from(size).ok()?];
     if !bytes.is_empty() {
@@ -137,22 +138,22 @@ fn all(fd: &OwnedFd, size: u64) -> Option<Bytes> {
 }
 
 /// These pieces of content that is in memory.
-pub(super) fn gathered(bytes: &Bytes, pieces: &[Piece]) -> Bytes {
+pub(super) fn gathered(bytes: &Bytes, pieces: &[ContentPiece]) -> Bytes {
     let at = |place: u64| usize::try_from(place).unwrap_or(usize::MAX).min(bytes.len());
     let part = |range: &Range<u64>| bytes.slice(at(range.start)..at(range.end));
     match pieces {
-        [Piece::File(range)] => part(range),
+        [ContentPiece::File(range)] => part(range),
         pieces => {
             let texts = pieces.iter().map(|piece| match piece {
-                Piece::Text(text) => text.clone(),
-                Piece::File(range) => part(range),
+                ContentPiece::Text(text) => text.clone(),
+                ContentPiece::File(range) => part(range),
             });
             texts.flatten().collect::<Vec<u8>>().into()
         }
     }
 }
 
-/// What is said of a file with its content and without.
+/// Fields that describe a file with its content and without.
 fn describe(files: &Files, name: &str, validators: &Validators) -> Fields {
     let mut fields = Fields::new();
     if let Some(date) = validators.date() {

@@ -1,9 +1,11 @@
 //! Requests and responses in turn: a head is read, the request served, the response written, and so on.
 //!
-//! One request is under way at a time. What a client sends ahead waits where it lies, and is not read before
-//! the response to what came earlier has left. While a request is under way its client is watched: once it has reset
-//! the connection, or broken TLS off, nobody waits for the response. One that has ended its direction in order gets it.
+//! One request is under way at a time. What a client sends ahead waits where it lies, and is not read before the
+//! response to what came earlier has left. While a request is under way its client is watched: once it has reset
+//! the connection, or broken TLS off, the response is not waited for. One that has ended its direction in order
+//! gets it.
 
+mod ahead;
 mod direct;
 
 use std::future::Future;
@@ -13,25 +15,27 @@ use std::task::{Context, Poll, ready};
 
 use http::{Method, StatusCode};
 use offramp_http::body::Frame;
-use offramp_http::h1::{RequestHead, Version};
+use offramp_http::h1::{Http1Version, RequestHead};
 use offramp_http::head::{self, Known, Response};
 use offramp_observe::{Cause, Close};
 
+use self::direct::DirectPace;
 use super::outbox::Outbox;
-use super::response::{self, Framing, Size};
-use super::{Asked, Turn};
-use crate::l7::answer::Refusal;
+use super::response::{self, Framing, ReplySize};
+use super::{ResponseTraits, ServeEnd};
+use crate::l7::answer::ErrorReply;
 use crate::l7::body::Reply;
-use crate::l7::exchange::Request;
-use crate::l7::intake::{Heading, Intake, Stop};
+use crate::l7::exchange::IncomingRequest;
+use crate::l7::h2::WindowLoan;
+use crate::l7::intake::{Heading, ReadStop, RequestReader};
 use crate::l7::line::ClientConnection;
 use crate::l7::session::Session;
 
-/// How many steps are taken before others have their turn; three make a request.
+/// Steps that are taken before others have their turn; three make a request.
 const STEPS: usize = 48;
-/// What tells a client to send its body (RFC 9110 §15.2.1).
+/// Interim response that asks a client for its body (RFC 9110 §15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// How many bytes of interim responses may wait for a client that does not read.
+/// Bytes of interim responses that may wait for a client that does not read.
 const INTERIM: usize = 32 * 1024;
 /// The longest target that is served.
 const LONGEST_TARGET: usize = u16::MAX as usize - 1;
@@ -43,24 +47,22 @@ pub(super) struct Conversation<'c, S, F> {
     serve: &'c S,
     exchange: Pin<Box<Option<F>>>,
     step: RequestStep,
-    asked: Asked,
+    asked: ResponseTraits,
     reply: Reply,
     framing: Framing,
-    /// Whether all of the response is in the outbox.
+    /// Set once all of the response is in the outbox.
     over: bool,
-    /// Whether another request may follow.
+    /// Set if another request may follow.
     keep_alive: bool,
-    /// Whether the request that is under way is to be the last.
+    /// Set if the request that is under way is to be the last.
     leaving: bool,
     outbox: Outbox,
-    /// How much goes past the outbox at a time; 0 where nothing can.
-    stride: usize,
-    /// How much has gone past it in this turn, and since the client last had to be waited for.
-    passed: usize,
-    taken: usize,
+    pace: DirectPace,
+    /// Memory for the window of a response of a server that is far away.
+    loan: Option<Box<WindowLoan>>,
 }
 
-/// What the connection is at.
+/// Step of the connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RequestStep {
     /// A head is awaited; everything before was answered.
@@ -71,13 +73,13 @@ enum RequestStep {
     Responding,
 }
 
-/// What there is of a body.
+/// State of a body.
 enum Gathered {
     /// As much as has room.
     Some,
     /// Everything that there is now.
     Waiting,
-    /// All of it.
+    /// The whole body.
     All,
     /// Not all, and no more.
     Broken,
@@ -85,7 +87,7 @@ enum Gathered {
 
 impl<'c, S, F> Conversation<'c, S, F>
 where
-    S: Fn(Request) -> F,
+    S: Fn(IncomingRequest) -> F,
     F: Future<Output = Response<Reply>>,
 {
     pub(super) fn new(session: &'c Session, line: &'c Rc<ClientConnection>, serve: &'c S) -> Self {
@@ -95,16 +97,15 @@ where
             serve,
             exchange: Box::pin(None),
             step: RequestStep::Heading,
-            asked: Asked::default(),
+            asked: ResponseTraits::default(),
             reply: Reply::nothing(),
             framing: Framing::None,
             over: false,
             keep_alive: false,
             leaving: false,
             outbox: Outbox::default(),
-            stride: if line.intake.borrow().transport.is_tls() { direct::FIRST } else { 0 },
-            passed: 0,
-            taken: 0,
+            pace: DirectPace::new(line.intake.borrow().transport.is_tls()),
+            loan: None,
         }
     }
 
@@ -114,22 +115,22 @@ where
         self.leaving = true;
     }
 
-    /// Whether nothing is under way.
+    /// Returns true if no request is under way.
     pub(super) fn is_quiet(&self) -> bool {
         self.step == RequestStep::Heading
     }
 
-    /// Whether a response is under way whose end is that of the connection: if it ends now, that must not look like the
-    /// end of the response.
+    /// Returns true if a response is under way that ends with the connection: an end of the connection now must not
+    /// look like the end of the response.
     pub(super) fn is_cut(&self) -> bool {
         self.step == RequestStep::Responding && matches!(self.framing, Framing::Close)
     }
 
     /// Goes on until there is a reason to stop.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
-        self.passed = 0;
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ServeEnd> {
+        self.pace.begin_turn();
         for _ in 0..STEPS {
-            if self.passed >= direct::TURN {
+            if self.pace.is_over() {
                 break;
             }
             let stop = match self.step {
@@ -145,42 +146,45 @@ where
         Poll::Pending
     }
 
-    fn poll_heading(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
+    fn poll_heading(&mut self, cx: &mut Context<'_>) -> Poll<Option<ServeEnd>> {
         let heading = ready!(self.line.intake.borrow_mut().poll_head(cx));
         Poll::Ready(match heading {
             Heading::Request(accepted, head) => self.begin(&accepted, head),
-            Heading::End => Some(Turn::Done),
-            Heading::Stopped => Some(Turn::Stopped),
+            Heading::End => Some(ServeEnd::Done),
+            Heading::Stopped => Some(ServeEnd::Stopped),
         })
     }
 
-    /// A request begins.
-    fn begin(&mut self, accepted: &RequestHead, head: Box<head::Request>) -> Option<Turn> {
+    /// Begins to serve a request.
+    fn begin(&mut self, accepted: &RequestHead, head: Box<head::Request>) -> Option<ServeEnd> {
         if accepted.target.len() > LONGEST_TARGET {
-            return Some(Turn::Refused(Refusal::new(StatusCode::URI_TOO_LONG, Cause::TargetTooLong), head));
+            return Some(ServeEnd::Refused(
+                ErrorReply::new(StatusCode::URI_TOO_LONG, Cause::TargetTooLong),
+                head,
+            ));
         }
-        self.asked = Asked {
+        self.asked = ResponseTraits {
             head: head.method == Method::HEAD,
-            http10: accepted.version == Version::Http10,
+            http10: accepted.version == Http1Version::Http10,
             keep_alive: accepted.keep_alive,
             trailers: head.fields.all(Known::Te).any(takes_trailers),
         };
         let body = self.line.begin(accepted);
-        self.exchange.set(Some((self.serve)(Request { head, body, protocol: None, refused: None })));
+        self.exchange.set(Some((self.serve)(IncomingRequest { head, body, protocol: None, refused: None })));
         self.step = RequestStep::Serving;
         None
     }
 
-    fn poll_exchange(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
+    fn poll_exchange(&mut self, cx: &mut Context<'_>) -> Poll<Option<ServeEnd>> {
         let Some(exchange) = self.exchange.as_mut().as_pin_mut() else {
-            return Poll::Ready(Some(Turn::Done));
+            return Poll::Ready(Some(ServeEnd::Done));
         };
         if let Poll::Ready(response) = exchange.poll(cx) {
             self.exchange.set(None);
             self.respond(cx, response);
             return Poll::Ready(None);
         }
-        if self.line.is_asking() {
+        if self.line.takes_continue() {
             self.outbox.text().extend_from_slice(CONTINUE);
         }
         self.take_interim();
@@ -200,39 +204,39 @@ where
         }
     }
 
-    /// A response begins.
+    /// Begins to send a response.
     fn respond(&mut self, cx: &mut Context<'_>, response: Response<Reply>) {
         self.take_interim();
         let size = match response.body.length() {
-            _ if response.body.is_end_stream() => Size::None,
-            Some(length) => Size::Exact(length),
-            None => Size::Unknown,
+            _ if response.body.is_end_stream() => ReplySize::None,
+            Some(length) => ReplySize::Exact(length),
+            None => ReplySize::Unknown,
         };
-        // What has come of content that nobody wants is dropped. Whoever is still sent content goes on with it; that all of
-        // it will have come by the end of the response is not known, so that the client is to send nothing behind it
-        // (RFC 9112 §9.3, RFC 9110 §10.1.1).
+        // Unwanted content that has come is dropped. A server that is still sent content goes on with it; that all
+        // of it will have come by the end of the response is not known, so that the client is to send nothing
+        // behind it (RFC 9112 §9.3, RFC 9110 §10.1.1).
         let whole = {
             let mut intake = self.line.intake.borrow_mut();
             intake.is_between()
-                || !self.line.is_wanted() && {
+                || !self.line.has_reader() && {
                     // It may have taken a turn.
-                    self.passed = direct::TURN;
+                    self.pace.end_turn();
                     intake.forget_content(cx)
                 }
         };
-        let refused = self.line.guard_state.stopped.get() != Stop::Not;
+        let refused = self.line.guard_state.stopped.get() != ReadStop::Not;
         // The request may have been what showed that the connection has to end.
         self.leaving |= self.session.leaves().is_some();
         let keep_alive = self.asked.keep_alive && whole && !refused && !self.leaving;
-        let date = &self.session.worker.date;
+        let date = &self.session.http.date;
         let written = response::head(self.outbox.text(), &response, size, self.asked, keep_alive, date);
         (self.framing, self.keep_alive) = (written.framing, written.keep_alive);
-        self.over = self.framing == Framing::None || size == Size::None;
+        self.over = self.framing == Framing::None || size == ReplySize::None;
         self.reply = response.body;
         self.step = RequestStep::Responding;
     }
 
-    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Option<ServeEnd>> {
         // What came before was taken, or is taken now.
         if !self.line.guard_state.drained.get() {
             match self.poll_send(cx) {
@@ -269,7 +273,7 @@ where
             if !self.outbox.has_room() {
                 return Gathered::Some;
             }
-            let frame = match self.reply.poll_frame(cx) {
+            let frame = match self.poll_frame(cx) {
                 Poll::Pending => return Gathered::Waiting,
                 Poll::Ready(Some(Ok(frame))) => frame,
                 Poll::Ready(Some(Err(_))) => return Gathered::Broken,
@@ -300,17 +304,18 @@ where
     }
 
     /// The response has left.
-    fn finish(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
+    fn finish(&mut self, cx: &mut Context<'_>) -> Option<ServeEnd> {
         self.reply = Reply::nothing();
+        self.loan = None;
         self.line.end();
         if !self.keep_alive || self.line.switch.borrow().is_some() {
-            return Some(Turn::Done);
+            return Some(ServeEnd::Done);
         }
         let mut intake = self.line.intake.borrow_mut();
         if !intake.is_between() {
-            self.passed = direct::TURN;
+            self.pace.end_turn();
             if !intake.forget_content(cx) {
-                return Some(Turn::Done);
+                return Some(ServeEnd::Done);
             }
         }
         self.step = RequestStep::Heading;
@@ -318,7 +323,7 @@ where
     }
 
     /// Sends what is in the outbox, and waits until the kernel has it.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Turn>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ServeEnd>> {
         let mut intake = self.line.intake.borrow_mut();
         let mut moved = false;
         let waiting = intake.transport.waiting();
@@ -333,9 +338,9 @@ where
     }
 
     /// Waits for a client that leaves in the middle.
-    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Turn>> {
+    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<Option<ServeEnd>> {
         let mut intake = self.line.intake.borrow_mut();
-        // What comes is for the body, or for nobody. While the server takes no more, each packet would wake the worker.
+        // More bytes are content, wanted or not. While the server takes no more, each packet would wake the worker.
         if !intake.is_between() {
             if self.line.is_held_up() {
                 intake.transport.socket().pause_reading();
@@ -346,28 +351,29 @@ where
             return Poll::Pending;
         }
         ready!(intake.poll_gone(cx));
-        // Who has nothing more to say may still listen (RFC 9112 §9.5). If nobody does, writing the response finds out.
+        // A client that has nothing more to say may still listen (RFC 9112 §9.5). If it does not, writing the
+        // response finds out.
         if intake.ended {
             return Poll::Pending;
         }
         let close = Close::from(Cause::ClientAborted).with_detail("the client left before the response had");
-        Poll::Ready(Some(Turn::Ended(close)))
+        Poll::Ready(Some(ServeEnd::Ended(close)))
     }
 }
 
-/// The server's fault: whoever sees the connection end knows that the response is not whole.
-fn broken_off() -> Turn {
-    Turn::Ended(Close::from(Cause::ServerAborted).with_detail("the response broke off"))
+/// The server's fault: a client that sees the connection end knows that the response is not whole.
+fn broken_off() -> ServeEnd {
+    ServeEnd::Ended(Close::from(Cause::ServerAborted).with_detail("the response broke off"))
 }
 
 /// The client takes nothing more.
-fn lost(intake: &mut Intake, error: std::io::Error) -> Turn {
+fn lost(intake: &mut RequestReader, error: std::io::Error) -> ServeEnd {
     let close = Close::from(Cause::ClientAborted).with_detail(&error.to_string());
     intake.failed.get_or_insert(error);
-    Turn::Ended(close)
+    ServeEnd::Ended(close)
 }
 
-/// Whether a client wants to see trailers (RFC 9110 §10.1.4).
+/// Returns true if a client wants to see trailers (RFC 9110 §10.1.4).
 fn takes_trailers(value: &[u8]) -> bool {
     value.split(|&byte| byte == b',').any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }

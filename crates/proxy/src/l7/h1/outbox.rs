@@ -8,11 +8,11 @@ use bytes::Bytes;
 
 use crate::l7::transport::Transport;
 
-/// How much of small pieces is put together.
+/// The bytes of small pieces that are put together.
 const GATHERED: usize = 16 * 1024;
 /// Pieces up to this size are copied behind the text: that costs less than a call with one part more.
 const SMALL: usize = 4 * 1024;
-/// How much memory is kept for the next response.
+/// The memory that is kept for the next response.
 const KEPT: usize = 2 * GATHERED;
 
 /// Bytes on their way to a client.
@@ -21,7 +21,7 @@ pub(super) struct Outbox {
     text: Vec<u8>,
     piece: Bytes,
     tail: Vec<u8>,
-    /// How much of all that has gone.
+    /// The bytes of it that have gone.
     gone: usize,
 }
 
@@ -30,7 +30,7 @@ impl Outbox {
         self.text.is_empty() && self.piece.is_empty() && self.tail.is_empty()
     }
 
-    /// Whether more of a body may be put in.
+    /// More of a body may be put in.
     pub(super) fn has_room(&self) -> bool {
         self.piece.is_empty() && self.text.len() < GATHERED
     }
@@ -55,7 +55,7 @@ impl Outbox {
         [&self.text[..], &self.piece, &self.tail].concat()
     }
 
-    /// How many bytes are here.
+    /// The bytes that are here.
     pub(super) fn len(&self) -> usize {
         self.text.len() + self.piece.len() + self.tail.len()
     }

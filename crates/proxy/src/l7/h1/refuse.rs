@@ -8,27 +8,27 @@ use std::task::Poll;
 use std::time::Duration;
 
 use offramp_observe::Close;
-use offramp_observe::facts::{HttpVersion, RequestLine};
+use offramp_observe::facts::{HttpVersion, RequestSummary};
 
 use super::TICK;
-use crate::l7::answer::{Refusal, written_error};
-use crate::l7::intake::Intake;
-use crate::l7::record::Record;
+use crate::l7::answer::{ErrorReply, written_error};
+use crate::l7::intake::RequestReader;
+use crate::l7::record::RequestRecord;
 use crate::l7::session::Session;
 
-/// How much of the request line of a refused request is reported.
+/// The bytes of the request line of a refused request that are reported.
 const LONGEST_TOLD: usize = 512;
 
 /// Answers a request that was never served, of which this `came`, and tells of it.
 pub(super) async fn refuse(
     session: &Rc<Session>,
-    intake: &mut Intake,
-    refusal: &Refusal,
+    intake: &mut RequestReader,
+    refusal: &ErrorReply,
     came: &[u8],
 ) -> Close {
     let id = session.next_id();
-    let record = Record::new(session, told_line(session, came), id.clone(), Duration::ZERO);
-    session.newborn.take();
+    let record = RequestRecord::new(session, told_line(session, came), id.clone(), Duration::ZERO);
+    session.requests.unclaimed.take();
     record.answered(refusal.status.as_u16());
     let bytes = written_error(refusal, &id);
     let sending = poll_fn(|cx| {
@@ -47,13 +47,13 @@ pub(super) async fn refuse(
     refusal.close.clone()
 }
 
-/// The line of a request whose head was refused. Whoever speaks another protocol has neither method nor target: figures
-/// by method would get a row for each word that a scanner tries.
-fn told_line(session: &Session, came: &[u8]) -> RequestLine {
+/// The line of a request with a refused head. Other protocols have neither method nor target: figures by method
+/// would get a row for each word that a scanner tries.
+fn told_line(session: &Session, came: &[u8]) -> RequestSummary {
     let line =
         came.split(|byte| matches!(byte, b'\r' | b'\n')).find(|line| !line.is_empty()).unwrap_or_default();
     let (method, target) = words(&line[..line.len().min(LONGEST_TOLD)]).unwrap_or_default();
-    RequestLine {
+    RequestSummary {
         method: method.into(),
         scheme: session.scheme,
         host: Arc::default(),
@@ -77,7 +77,7 @@ fn words(line: &[u8]) -> Option<(String, String)> {
         .then(|| ((*method).to_owned(), rest.first().copied().unwrap_or_default().to_owned()))
 }
 
-/// A token (RFC 9110 §5.6.2).
+/// Returns true for characters of a token (RFC 9110 §5.6.2).
 fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

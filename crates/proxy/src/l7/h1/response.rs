@@ -5,21 +5,20 @@ use http::StatusCode;
 use offramp_http::h1::content_length;
 use offramp_http::head::{Fields, Known, KnownSet, Response};
 
-use super::Asked;
+use super::ResponseTraits;
 use super::outbox::Outbox;
 use crate::l7::date::Date;
-use crate::l7::session::decimal;
 
-/// What is known of the length of a body before it comes.
+/// The length of a body, as far as it is known before it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Size {
-    /// There is none.
+pub(super) enum ReplySize {
+    /// The response has no content.
     None,
     Exact(u64),
     Unknown,
 }
 
-/// How the end of a body is marked.
+/// The mark of the end of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// There is none, whatever the response has.
@@ -37,15 +36,15 @@ pub(super) enum Framing {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) framing: Framing,
-    /// Whether another request may follow.
+    /// Another request may follow.
     pub(super) keep_alive: bool,
 }
 
-/// What the fields of a response say that matters here.
+/// The fields of a response that matter here.
 #[derive(Default)]
 struct Said {
     length: Option<u64>,
-    /// Whether `Connection` is there, and whether it has `close`.
+    /// Set if `Connection` is there, and if it has `close`.
     connection: bool,
     close: bool,
     date: bool,
@@ -56,8 +55,8 @@ struct Said {
 pub(super) fn head<B>(
     out: &mut Vec<u8>,
     response: &Response<B>,
-    size: Size,
-    asked: Asked,
+    size: ReplySize,
+    asked: ResponseTraits,
     keep_alive: bool,
     date: &Date,
 ) -> Written {
@@ -78,7 +77,7 @@ pub(super) fn head<B>(
     fields.write(without, out);
     if !kept && let Some(length) = length_line(&said, &framing, size, asked, status) {
         out.extend_from_slice(b"content-length: ");
-        out.extend_from_slice(decimal(length, &mut [0; 20]).as_bytes());
+        out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
         out.extend_from_slice(b"\r\n");
     }
     if matches!(framing, Framing::Chunked { .. }) {
@@ -140,25 +139,25 @@ fn names(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Whether a response ends with its head (RFC 9112 §6.3).
-fn has_no_body(asked: Asked, status: StatusCode) -> bool {
+/// A response with this status ends with its head (RFC 9112 §6.3).
+fn has_no_body(asked: ResponseTraits, status: StatusCode) -> bool {
     asked.head || has_no_length(status)
 }
 
-/// Whether a response with this status says no length (RFC 9110 §8.6).
+/// A response with this status has no length (RFC 9110 §8.6).
 fn has_no_length(status: StatusCode) -> bool {
     status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
-/// How the body is framed.
-fn framing(said: &Said, size: Size, asked: Asked, bodiless: bool) -> Framing {
+/// The framing of the body.
+fn framing(said: &Said, size: ReplySize, asked: ResponseTraits, bodiless: bool) -> Framing {
     if bodiless {
         return Framing::None;
     }
     let length = match size {
-        Size::None => Some(0),
-        Size::Exact(length) => Some(length),
-        Size::Unknown => said.length,
+        ReplySize::None => Some(0),
+        ReplySize::Exact(length) => Some(length),
+        ReplySize::Unknown => said.length,
     };
     match length {
         Some(length) => Framing::Length(length),
@@ -168,12 +167,18 @@ fn framing(said: &Said, size: Size, asked: Asked, bodiless: bool) -> Framing {
 }
 
 /// The length that the head says.
-fn length_line(said: &Said, framing: &Framing, size: Size, asked: Asked, status: StatusCode) -> Option<u64> {
+fn length_line(
+    said: &Said,
+    framing: &Framing,
+    size: ReplySize,
+    asked: ResponseTraits,
+    status: StatusCode,
+) -> Option<u64> {
     match (framing, size) {
         (Framing::Length(length), _) => Some(*length),
         // To a HEAD, it is the length that a GET would have had (RFC 9110 §8.6).
         (Framing::None, _) if !asked.head || has_no_length(status) => None,
-        (Framing::None, Size::Exact(length @ 1..)) => said.length.or(Some(length)),
+        (Framing::None, ReplySize::Exact(length @ 1..)) => said.length.or(Some(length)),
         (Framing::None, _) => said.length,
         _ => None,
     }
@@ -202,7 +207,7 @@ impl Framing {
         }
     }
 
-    /// How many bytes of the body may follow as they are, past the outbox.
+    /// The bytes of the body that may follow as they are, past the outbox.
     pub(super) fn direct(&self) -> u64 {
         if let Self::Length(left) = self { *left } else { 0 }
     }
@@ -244,8 +249,8 @@ fn write_size(out: &mut Vec<u8>, size: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Whether a field may come behind the body: not one that a recipient needs before it (RFC 9110 §6.5.1), or that is for
-/// one connection.
+/// Returns true if a field may come behind the body: not one that a recipient needs before it (RFC 9110 §6.5.1), or
+/// that is for one connection.
 fn may_trail(name: &[u8]) -> bool {
     const FIRST: [&[u8]; 16] = [
         b"authorization",

@@ -16,7 +16,7 @@ use super::receive::Intake;
 use super::table::{Shared, StreamTable};
 use crate::l7::session::Session;
 use crate::l7::transport::Transport;
-use crate::snapshot::http::HttpLimits;
+use crate::snapshot::http::RequestLimits;
 
 /// The most parts of one write.
 const PARTS: usize = 16;
@@ -24,21 +24,21 @@ const PARTS: usize = 16;
 /// One connection of a client that speaks HTTP/2.
 pub(super) struct Connection {
     pub(super) transport: Transport,
-    /// What came before the rest.
+    /// Bytes that came before the rest.
     early: Vec<u8>,
     session: Rc<Session>,
     /// Bounds another protocol on a stream.
     idle: Duration,
     table: Shared,
-    /// Whether the client's direction has ended.
+    /// Set once the client's direction has ended.
     pub(super) received_all: bool,
-    /// When a byte last left, or nothing waited, in milliseconds of the coarse clock.
+    /// Time when a byte last left, or nothing waited, in milliseconds of the coarse clock.
     moved: u64,
-    /// Whether reading waits for what is to be sent.
+    /// Set while reading waits for the output.
     held: bool,
-    /// Whether the client is quiet, so that no memory is kept for what it might send.
+    /// Set while the client is quiet, so that no memory is kept for what it might send.
     quiet: bool,
-    /// What was looked at since others had their turn.
+    /// Work since others had their turn.
     turn: Turn,
     /// Since when the rest of a frame, or of a block of fields, is awaited, in milliseconds of the coarse clock; 0
     /// while none is. And how many had come whole by then.
@@ -46,11 +46,11 @@ pub(super) struct Connection {
     frames: u64,
 }
 
-/// Why a connection ends.
+/// Reason for which a connection ends.
 pub(super) enum Fall {
     /// The client broke a rule, and got GOAWAY.
     Violation(Violation),
-    /// The transport failed.
+    /// An error of the transport.
     Io(io::Error),
 }
 
@@ -65,11 +65,11 @@ impl Connection {
         session: Rc<Session>,
         mut transport: Transport,
         early: Vec<u8>,
-        limits: &HttpLimits,
+        limits: &RequestLimits,
         idle: Duration,
     ) -> Self {
         transport.keep_buffer(true);
-        let account = Account::new(&session.worker.runners.memory, limits.memory);
+        let account = Account::new(&session.http.runners.memory, limits.memory);
         let table = StreamTable::new(limits.streams, limits.request_header_size, limits.max_window, account);
         let now = coarse_ms();
         Self {
@@ -88,7 +88,7 @@ impl Connection {
         }
     }
 
-    /// The streams.
+    /// Table of the connection's streams.
     pub(super) fn table(&self) -> &Shared {
         &self.table
     }
@@ -108,7 +108,7 @@ impl Connection {
         waits.then_some(self.moved)
     }
 
-    /// Whether memory was given back, and nothing has come since.
+    /// Returns true if memory was given back, and nothing has come since.
     pub(super) fn is_quiet(&self) -> bool {
         self.quiet
     }
@@ -215,7 +215,7 @@ impl Connection {
             }
             self.quiet = false;
             turn.spend(Work::Bytes(bytes.len()));
-            let owed = session.owed.take();
+            let owed = session.requests.owed.take();
             if owed > 0 {
                 table.borrow_mut().connection.charge(owed);
             }

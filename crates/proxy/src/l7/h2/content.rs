@@ -11,10 +11,10 @@ use crate::l7::body::BodyError;
 /// §8.1.1). What has gone to the server may be sent again by the client: its window grows with that.
 pub(crate) struct StreamContent {
     incoming: Incoming,
-    /// What is left of the declared length.
+    /// Rest of the declared length.
     left: Option<u64>,
     data_done: bool,
-    /// How much of what was taken is on its way to the server: the client may send as much again when it has left.
+    /// Bytes on their way to the server: the client may send as much again when they have left.
     under_way: usize,
 }
 
@@ -24,7 +24,7 @@ impl StreamContent {
         Self { incoming, left: length, data_done: false, under_way: 0 }
     }
 
-    /// What has come waits for long: it is not to keep other streams from sending.
+    /// Sets the content apart, which waits for long: it is not to keep other streams from sending.
     pub(crate) fn set_apart(&self) {
         self.incoming.set_apart();
     }
@@ -34,7 +34,7 @@ impl StreamContent {
         self.incoming.poll_begun(cx)
     }
 
-    /// Whether the stream is reset already: its content looks like an empty one, which is another request.
+    /// Returns true if the stream is reset already: its content looks like an empty one, which is another request.
     pub(crate) fn was_reset(&self) -> bool {
         self.incoming.is_broken()
     }
@@ -56,14 +56,14 @@ impl Drop for StreamContent {
 impl StreamContent {
     /// The next part; none behind the last.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        // Whoever asks for more has done with what came before.
+        // A caller that asks for more has done with what came before.
         self.release();
         let outcome = if self.data_done { None } else { ready!(self.incoming.poll_data(cx)) };
         Poll::Ready(match outcome {
             Some(Ok(bytes)) => {
                 self.under_way = bytes.len();
                 if self.incoming.is_over() {
-                    // Perhaps nobody asks for more, and the stream can send none.
+                    // Perhaps the caller asks for no more, and the stream can send none.
                     self.release();
                 }
                 self.left = self.left.map(|left| left.saturating_sub(bytes.len() as u64));
@@ -77,12 +77,12 @@ impl StreamContent {
         })
     }
 
-    /// Whether nothing is to come.
+    /// Returns true at the end of the content.
     pub(crate) fn is_end_stream(&self) -> bool {
         self.incoming.is_over()
     }
 
-    /// How many bytes of data are to come, where that is known.
+    /// Number of bytes that are to come, if it is known.
     pub(crate) fn length(&self) -> Option<u64> {
         self.left
     }

@@ -7,13 +7,13 @@ use bytes::{Buf, Bytes};
 use offramp_http::h2::Code;
 
 use super::handle::{Broken, Incoming, Respond};
-use crate::l7::tunnel::End;
+use crate::l7::tunnel::TunnelEnd;
 
 /// Both directions of a stream.
 pub(super) struct StreamEnd {
     respond: Respond,
     incoming: Option<Incoming>,
-    /// What has come and was not read yet.
+    /// Data that was not read yet.
     unread: Bytes,
     shut: bool,
 }
@@ -27,14 +27,14 @@ impl StreamEnd {
 
 impl Drop for StreamEnd {
     fn drop(&mut self) {
-        // Nobody will read it; the client may send as much on other streams.
+        // It will not be read; the client may send as much on other streams.
         if let Some(incoming) = &self.incoming {
             incoming.release(self.unread.len());
         }
     }
 }
 
-impl End for StreamEnd {
+impl TunnelEnd for StreamEnd {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let Some(incoming) = &self.incoming else { return Poll::Ready(Ok(0)) };
         while self.unread.is_empty() {
@@ -67,7 +67,7 @@ impl End for StreamEnd {
         )
     }
 
-    /// What was written is on its way. Asked while there is nothing to write: a client that is gone is noticed.
+    /// Written data is on its way. Called while there is nothing to write: a client that is gone is noticed.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(match self.respond.poll_gone(cx) {
             Poll::Ready(()) => Err(io::ErrorKind::BrokenPipe.into()),

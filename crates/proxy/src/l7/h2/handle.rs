@@ -1,4 +1,4 @@
-//! What the tasks of a stream have of it: who answers, and who reads the content.
+//! Handles of a stream: one for the task that answers, one for the task that reads the content.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use offramp_http::h2::{Code, Ends};
 use offramp_http::head::Fields;
+use offramp_upstream::SentAhead;
 
 use super::table::Shared;
 
@@ -14,19 +15,19 @@ use super::table::Shared;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone;
 
-/// Who answers a request. A stream on which that was not done to the end is reset.
+/// Handle of the task that answers a request. A stream without a whole response is reset when it is dropped.
 pub(super) struct Respond {
     table: Shared,
     id: u32,
 }
 
-/// Who reads the content of a request. What is not read is not asked for.
+/// Handle of the task that reads the content of a request. Content that is not read is not asked for.
 pub(super) struct Incoming {
     table: Shared,
     id: u32,
 }
 
-/// Has `waker` woken, in the place of who was before.
+/// Keeps `waker` in the place of the former one.
 pub(super) fn keep(place: &mut Option<Waker>, waker: &Waker) {
     if !place.as_ref().is_some_and(|known| known.will_wake(waker)) {
         *place = Some(waker.clone());
@@ -43,7 +44,7 @@ impl Respond {
         self.table.borrow_mut().interim(self.id, status, all)
     }
 
-    /// Whether the client takes a response with these fields.
+    /// Returns true if the client takes a response with these fields.
     pub(super) fn fits(&self, all: &Fields) -> bool {
         self.table.borrow().connection.fits(all)
     }
@@ -70,14 +71,14 @@ impl Respond {
 
     /// Waits until more of the response may be read, and gives how much; none where the stream is gone.
     /// `sized`: data is known to come.
-    pub(super) fn poll_appetite(&self, cx: &mut Context<'_>, sized: bool) -> Poll<usize> {
-        self.table.borrow_mut().poll_appetite(self.id, sized, cx)
+    pub(super) fn poll_read_budget(&self, cx: &mut Context<'_>, sized: bool) -> Poll<usize> {
+        self.table.borrow_mut().poll_read_budget(self.id, sized, cx)
     }
 
     /// Waits until the response may begin, or the stream is gone, and gives how much may be read of it.
-    pub(super) fn poll_calm(&self, cx: &mut Context<'_>) -> Poll<usize> {
+    pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<usize> {
         let table = &mut *self.table.borrow_mut();
-        if table.has_calm(self.id) || table.wait(self.id, cx.waker()) {
+        if table.can_respond(self.id) || table.wait(self.id, cx.waker()) {
             return Poll::Ready(table.first_read());
         }
         Poll::Pending
@@ -93,9 +94,14 @@ impl Respond {
         self.table.borrow_mut().piece(self.id, n);
     }
 
-    /// A server may have sent so many bytes of the response ahead; gives how many it may have from now on.
-    pub(super) fn ahead(&self, now: usize) -> usize {
+    /// Records what a server may send ahead of a response; returns the bytes that it may from now on.
+    pub(super) fn ahead(&self, now: SentAhead) -> usize {
         self.table.borrow_mut().ahead(self.id, now)
+    }
+
+    /// Like [`ahead`](Self::ahead), for a server that needs no more than `allowed` bytes.
+    pub(super) fn has_ahead(&self, allowed: usize) -> usize {
+        self.ahead(SentAhead { allowed, needed: 0 })
     }
 
     /// Has other streams read, if there is room for what they read.
@@ -103,7 +109,7 @@ impl Respond {
         self.table.borrow_mut().feed();
     }
 
-    /// Whether the stream is gone.
+    /// Returns true if the stream is gone.
     pub(super) fn is_gone(&self) -> bool {
         self.table.borrow().is_gone(self.id)
     }
@@ -113,12 +119,12 @@ impl Respond {
         if self.table.borrow_mut().wait(self.id, cx.waker()) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Set unless content of the request is to come that nobody reads.
+    /// Returns true unless content of the request is to come and is not read.
     pub(super) fn has_whole_upload(&self) -> bool {
         !self.table.borrow().drops_content(self.id)
     }
 
-    /// Waits until all of the request has come, where nobody reads it.
+    /// Waits until all of the request has come, if it is not read.
     pub(super) fn poll_uploaded(&self, cx: &mut Context<'_>) -> Poll<()> {
         let table = &mut *self.table.borrow_mut();
         if !table.drops_content(self.id) || table.wait(self.id, cx.waker()) {
@@ -164,17 +170,17 @@ impl Incoming {
         self.table.borrow_mut().release(self.id, n);
     }
 
-    /// What has come waits for long: it is not to keep other streams from sending.
+    /// Sets the content apart, which waits for long: it is not to keep other streams from sending.
     pub(super) fn set_apart(&self) {
         self.table.borrow_mut().set_apart(self.id);
     }
 
-    /// Whether all has come and was read.
+    /// Returns true if all has come and was read.
     pub(super) fn is_over(&self) -> bool {
         self.table.borrow().is_over(self.id)
     }
 
-    /// Whether the stream was reset before all was read.
+    /// Returns true if the stream was reset before all was read.
     pub(super) fn is_broken(&self) -> bool {
         self.table.borrow().is_gone(self.id)
     }
@@ -186,7 +192,7 @@ impl Drop for Incoming {
     }
 }
 
-/// Why content does not go on.
+/// Reason for which content does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
     /// The client reset its stream, for this reason.
@@ -209,7 +215,7 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// What the handles do in the streams table.
+/// Operations of the handles on the streams table.
 impl super::table::StreamTable {
     /// Waits until data may be sent on a stream.
     fn poll_room(&mut self, id: u32, cx: &mut Context<'_>) -> Poll<usize> {
@@ -221,11 +227,11 @@ impl super::table::StreamTable {
     }
 
     /// Waits until more of a response may be read.
-    fn poll_appetite(&mut self, id: u32, sized: bool, cx: &mut Context<'_>) -> Poll<usize> {
+    fn poll_read_budget(&mut self, id: u32, sized: bool, cx: &mut Context<'_>) -> Poll<usize> {
         if self.has_more(id, sized) {
             return Poll::Ready(0);
         }
-        match self.appetite(id) {
+        match self.read_budget(id) {
             0 => {
                 keep(self.writer(id), cx.waker());
                 Poll::Pending

@@ -20,14 +20,14 @@ const MOST_WAITING: usize = 16;
 pub(crate) struct Hints {
     waiting: AtomicBool,
     heads: Mutex<Vec<(StatusCode, Fields)>>,
-    /// What the route does to the fields of responses.
+    /// Rules of the route for the fields of responses.
     rules: Mutex<Option<Arc<HeaderRules>>>,
-    /// How much may be read of the response.
-    appetite: AtomicUsize,
+    /// Bytes that may be read of the response.
+    read_budget: AtomicUsize,
 }
 
 impl Hints {
-    /// Those of another request: the same memory, unless somebody still listens for the one before.
+    /// Those of another request: the same memory, unless the one before still has a listener.
     pub(super) fn renewed(mut hints: Arc<Self>) -> Arc<Self> {
         match Arc::get_mut(&mut hints) {
             Some(Self { waiting, heads, rules, .. }) => {
@@ -46,11 +46,11 @@ impl Hints {
     }
 
     /// So much may be read of the response at a time, until something else is said.
-    pub(super) fn limit(&self, appetite: usize) {
-        self.appetite.store(appetite, Ordering::Relaxed);
+    pub(super) fn limit(&self, read_budget: usize) {
+        self.read_budget.store(read_budget, Ordering::Relaxed);
     }
 
-    /// Sends what waits.
+    /// Sends the hints that wait.
     pub(super) fn send(&self, respond: &Respond) {
         if self.waiting.load(Ordering::Relaxed) {
             self.waiting.store(false, Ordering::Relaxed);
@@ -80,8 +80,8 @@ impl InterimListener for Hints {
         self.waiting.store(true, Ordering::Relaxed);
     }
 
-    fn appetite(&self) -> usize {
-        self.appetite.load(Ordering::Relaxed)
+    fn read_budget(&self) -> usize {
+        self.read_budget.load(Ordering::Relaxed)
     }
 }
 

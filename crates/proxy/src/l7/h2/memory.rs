@@ -5,6 +5,8 @@
 //! holds more than its share has further streams refused as ones that were not looked at (RFC 9113 §8.7). So the one
 //! that holds the memory is the one that waits.
 
+mod loan;
+
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,42 +15,44 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use offramp_upstream::FIRST_READ;
 
 use crate::pressure::Pressure;
+pub(crate) use loan::WindowLoan;
 
-/// What a stream is counted as, besides the fields of its request and what was read of its response: its task, what is known
-/// of it, and its connection to a server.
+/// Memory that a stream is counted as, besides the fields of its request and what was read of its response: its
+/// task, its state, and its connection to a server.
 pub(super) const STREAM: usize = 4 * 1024 + 512;
-/// The most that the fields of the open requests of a connection may be, if it has more than one. Requests whose response
-/// has begun need them no longer.
+/// Maximum size of the fields of the open requests of a connection, if it has more than one. Once its response has
+/// begun, a request needs them no longer.
 pub(super) const FIELDS: usize = 512 * 1024;
 /// The largest piece of a response that is read at a time.
 pub(super) const PIECE: usize = 128 * 1024;
 /// The same on a connection with more than [`FEW`] streams, so that each of them has its turn soon; and the least piece for
 /// which it is worth to wait for a turn.
 pub(super) const SMALL_PIECE: usize = 32 * 1024;
-/// How many streams share a connection in large pieces.
+/// Number of streams that share a connection in large pieces.
 const FEW: usize = 16;
-/// How many bytes in pieces of responses may wait on a connection. While there are so many, other streams read
-/// nothing until a piece has left: large pieces one after the other cost no more calls than all at once. Beside one of the
+/// Bytes in pieces of responses that may wait on a connection. While there are so many, other streams read nothing
+/// until a piece has left: large pieces one after the other cost no more calls than all at once. Beside one of the
 /// largest there is room for a smaller one, so that a response that stands still does not slow others down.
 pub(super) const PIECES: usize = PIECE + 2 * SMALL_PIECE;
-/// How many bytes in first reads of responses, and other pieces as small, may wait on a connection. While there are so many,
-/// little is read of further responses until some of these have left.
+/// Bytes in first reads of responses, and other pieces as small, that may wait on a connection. While there are so
+/// many, little is read of further responses until some of these have left.
 pub(super) const FIRST_READS: usize = 64 * 1024;
-/// What little is.
+/// Size of a read while little is read.
 pub(super) const LITTLE: usize = 1024;
-/// How much is read of responses that wait for the bandwidth of their routes, on a connection, where servers let that be
-/// chosen: eight of the largest pieces; with more streams each has its part. They are neither pieces nor first reads as
-/// above: what waits for time, and not for the connection, takes no turn from others.
+/// Bytes that are read of responses that wait for the bandwidth of their routes, on a connection, where servers let
+/// that be chosen: eight of the largest pieces; with more streams each has its part. They are neither pieces nor
+/// first reads as above: what waits for time, and not for the connection, takes no turn from others.
 pub(super) const PACED_READS: usize = 128 * 1024;
 /// The same with their first reads, so that what was read later leaves room for those of others.
 pub(super) const PACED: usize = PACED_READS + FIRST_READS;
-/// How much servers that speak HTTP/2 may send ahead for all streams of a connection, beyond the first read of each
-/// response: as much as one response needs over a network. Streams beyond that get their responses in smaller steps.
-pub(super) const AHEAD: usize = 256 * 1024;
-/// What a connection may hold however many there are: a few requests at a time.
+/// Bytes that servers that speak HTTP/2 may send ahead for all streams of a connection, beyond the first read of
+/// each response: as much as one response needs over a network. Streams beyond that get their responses in smaller
+/// steps. A response over a longer path may have more while its client keeps up ([`Account::ahead_left`]).
+pub(crate) const AHEAD: usize = 256 * 1024;
+/// Bytes that a connection may hold however many there are: a few requests at a time.
 pub(super) const LEAST_SHARE: usize = 8 * (STREAM + FIRST_READ);
 
-/// What the connections of a worker hold.
+/// Memory that the connections of a worker hold.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     used: Cell<usize>,
@@ -57,7 +61,7 @@ pub(crate) struct Memory {
     connections: Cell<usize>,
     /// The most that all connections of the worker may hold.
     limit: Cell<usize>,
-    /// Whether the process holds too much.
+    /// Pressure on the memory of the process.
     pressure: OnceCell<Arc<Pressure>>,
 }
 
@@ -72,7 +76,7 @@ impl Memory {
         if self.pressure.get().is_some_and(|pressure| pressure.is_high()) { 0 } else { self.limit.get() }
     }
 
-    /// What is held, for others to read.
+    /// Number of bytes held, for others to read.
     pub(crate) fn shown(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.shown)
     }
@@ -82,13 +86,24 @@ impl Memory {
         self.limit.replace(limit) != limit
     }
 
+    /// Bytes that all connections may hold beyond the present ones.
+    fn left(&self) -> usize {
+        self.most().saturating_sub(self.used.get())
+    }
+
+    /// Maximum growth of a window that has grown by `own` bytes already. Windows get at most half of the limit, so that
+    /// room for requests remains.
+    fn window_room(&self, own: usize) -> usize {
+        (self.left() + own).saturating_sub(self.most() / 2)
+    }
+
     fn set(&self, used: usize) {
         self.used.set(used);
         self.shown.store(used, Ordering::Relaxed);
     }
 }
 
-/// What one connection holds.
+/// Memory that one connection holds.
 #[derive(Debug)]
 pub(super) struct Account {
     memory: Rc<Memory>,
@@ -99,9 +114,11 @@ pub(super) struct Account {
     first_reads: usize,
     /// Pieces of responses on routes with a bandwidth.
     paced: usize,
-    /// What servers may have sent ahead, and content that came and was not taken.
+    /// Bytes that servers may have sent ahead, and content that came and was not taken.
     ahead: usize,
     content: usize,
+    /// Maximum number of bytes that far servers may send ahead for all streams.
+    far: usize,
 }
 
 impl Account {
@@ -118,16 +135,17 @@ impl Account {
             paced: 0,
             ahead: 0,
             content: 0,
+            far: 0,
         }
     }
 
-    /// How much is held.
+    /// Number of bytes held.
     #[cfg(test)]
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// Whether a request with so many bytes of fields has no place beside the others of this connection.
+    /// Returns true if a request with so many bytes of fields has no place beside the others of this connection.
     pub(super) fn has_many_fields(&self, fields: usize) -> bool {
         self.fields + fields > FIELDS
     }
@@ -163,7 +181,7 @@ impl Account {
         self.memory.limit(limit)
     }
 
-    /// It has ended.
+    /// A stream has ended.
     pub(super) fn end(&mut self, fields: usize) {
         self.fields -= fields;
         self.give(STREAM + fields);
@@ -189,7 +207,7 @@ impl Account {
         if n > FIRST_READ { &mut self.pieces } else { &mut self.first_reads }
     }
 
-    /// How much may be read of a response that begins.
+    /// Bytes that may be read of a response that begins.
     pub(super) fn first_read(&self) -> usize {
         // It is not known yet whether its route has a bandwidth.
         let has_room = |waiting: usize, most: usize| waiting + FIRST_READ <= most;
@@ -201,9 +219,14 @@ impl Account {
         }
     }
 
-    /// How much more all connections of the worker may hold.
+    /// Bytes that all connections of the worker may hold beyond those held.
     pub(super) fn left(&self) -> usize {
-        self.memory.most().saturating_sub(self.memory.used.get())
+        self.memory.left()
+    }
+
+    /// Sets the maximum number of bytes that far servers may send ahead for all streams, as far as memory permits.
+    pub(super) fn allow_far(&mut self, most: u32) {
+        self.far = most as usize;
     }
 
     /// Servers may send so much ahead for a stream, and not so much as before.
@@ -223,31 +246,39 @@ impl Account {
         }
     }
 
-    /// How much larger the windows of the connection may become, of `more` bytes: no more than half of what all connections may
-    /// hold goes to windows, so that others have room for their requests. Counted until [`Account::content`] is said.
+    /// Grants up to `more` bytes of growth to the windows of the connection; returns the growth. It is counted until the
+    /// next [`Account::content`].
     pub(super) fn grow(&mut self, more: usize) -> usize {
-        let room = self.left().saturating_sub(self.memory.most() / 2);
-        let granted = more.min(room);
+        let granted = more.min(self.memory.window_room(0));
         self.content += granted;
         self.take(granted);
         granted
     }
 
-    /// How much a server may send ahead for a stream that has `own` of that now.
-    pub(super) fn ahead_left(&self, own: usize) -> usize {
-        AHEAD.saturating_sub(self.ahead - own).min(self.left() + own)
+    /// Maximum number of bytes that a server may send ahead for a stream that has `own` of them now and a path that
+    /// needs `needed`. A need beyond [`AHEAD`] has the bounds of windows that grow; other responses get nothing of
+    /// that.
+    pub(super) fn ahead_left(&self, own: usize, needed: usize) -> usize {
+        let others = self.ahead - own;
+        let usual = AHEAD.saturating_sub(others).min(self.left() + own);
+        if needed <= AHEAD {
+            return usual;
+        }
+        let far = self.far.saturating_sub(others).min(self.memory.window_room(own));
+        needed.min(far).max(usual)
     }
 
-    /// How much of a response may be read now on one of `streams` streams; `None` where too many pieces wait already.
-    pub(super) fn appetite(&self, streams: usize) -> Option<usize> {
+    /// Bytes of a response that may be read now on one of `streams` streams; `None` if too many pieces wait
+    /// already.
+    pub(super) fn read_budget(&self, streams: usize) -> Option<usize> {
         let most = if streams <= FEW { PIECE } else { SMALL_PIECE };
         let piece = PIECES.saturating_sub(self.pieces).min(self.left()).min(most);
         (piece >= SMALL_PIECE).then_some(piece)
     }
 
-    /// How much of a response on a route with a bandwidth may be read now on one of `streams` streams: something always.
-    /// All of them have the same part, as bytes pass by pieces.
-    pub(super) fn paced_appetite(&self, streams: usize) -> usize {
+    /// Bytes of a response on a route with a bandwidth that may be read now on one of `streams` streams: always
+    /// some. All of them have the same part, as bytes pass by pieces.
+    pub(super) fn paced_read_budget(&self, streams: usize) -> usize {
         let left = PACED_READS.saturating_sub(self.paced).min(self.left());
         (PACED_READS / streams.max(1)).min(left).max(LITTLE)
     }

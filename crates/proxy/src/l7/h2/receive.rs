@@ -21,11 +21,11 @@ pub(super) struct Intake<'c> {
 
 impl Requests for Intake<'_> {
     fn head(&mut self) -> Box<Request> {
-        self.session.worker.heads.take()
+        self.session.http.heads.take()
     }
 
     fn put_back(&mut self, head: Box<Request>) {
-        self.session.worker.heads.put(head);
+        self.session.http.heads.put(head);
     }
 
     fn serve(&mut self, id: u32, head: Box<Request>, control: ControlData, end: bool) {
@@ -35,7 +35,7 @@ impl Requests for Intake<'_> {
         let session = Rc::clone(self.session);
         let job =
             Job { session, head, protocol: control.protocol, refused, incoming, respond, idle: self.idle };
-        self.session.worker.runners.run(job);
+        self.session.http.runners.run(job);
     }
 
     #[cold]

@@ -10,21 +10,21 @@ use offramp_http::host::Authority;
 use offramp_http::target::Scheme;
 use offramp_observe::Cause;
 
-use crate::l7::answer::Refusal;
+use crate::l7::answer::ErrorReply;
 
 /// Says whether a request of HTTP/2 has one reading in HTTP/1.
-pub(super) fn judge(request: &Request, control: &ControlData) -> Result<(), Refusal> {
+pub(super) fn judge(request: &Request, control: &ControlData) -> Result<(), ErrorReply> {
     match control.unserved {
         Some(Unserved::TooLarge) => {
-            return Err(Refusal::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Cause::HeadersTooLarge));
+            return Err(ErrorReply::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Cause::HeadersTooLarge));
         }
-        Some(Unserved::Target(fault)) => return Err(Refusal::fault(fault)),
+        Some(Unserved::Target(fault)) => return Err(ErrorReply::fault(fault)),
         None => {}
     }
     length(&request.fields)
         .and_then(|()| host(request, control.scheme))
         .and_then(|()| names(&request.fields))
-        .map_err(Refusal::fault)
+        .map_err(ErrorReply::fault)
 }
 
 /// One length at the most, in one form.
@@ -50,7 +50,7 @@ fn host(request: &Request, scheme: Option<Scheme>) -> Result<(), Http1Fault> {
     match (request.authority(), first) {
         _ if second.is_some() => Err(Http1Fault::HostRepeated),
         (_, None) => Err(Http1Fault::HostMissing),
-        // One that cannot be read is refused by whoever reads it.
+        // One that cannot be read is refused by its reader.
         (None, Some(b"")) => Err(Http1Fault::HostMalformed),
         (Some(authority), Some(host)) if authority.as_bytes() != host => {
             let authority = Authority::parse(authority.as_bytes()).map_err(|_| Http1Fault::HostMalformed)?;
@@ -70,7 +70,7 @@ fn names(fields: &Fields) -> Result<(), Http1Fault> {
 #[cfg(test)]
 mod tests {
     use offramp_http::head::FieldSection;
-    use offramp_http::hpack::{Decoder, Encoder, Indexing};
+    use offramp_http::hpack::{HpackDecoder, HpackEncoder, Indexing};
 
     use super::*;
 
@@ -78,12 +78,12 @@ mod tests {
     fn cause((authority, target): (bool, &str), method: &str, fields: &[(&str, &str)]) -> String {
         let pseudo = [(":method", method), (":scheme", "https"), (":authority", "a.test"), (":path", target)];
         let pseudo = pseudo.into_iter().filter(|(name, _)| authority || *name != ":authority");
-        let (mut encoder, mut block) = (Encoder::new(), Vec::new());
+        let (mut encoder, mut block) = (HpackEncoder::new(), Vec::new());
         for (name, value) in pseudo.chain(fields.iter().copied()) {
             encoder.field(name.as_bytes(), value.as_bytes(), Indexing::Yes, &mut block);
         }
         let (mut section, mut head) = (FieldSection::new(Fields::new(), 10_000), Request::new());
-        Decoder::new(4096).decode(&block, |field| section.take(field)).unwrap();
+        HpackDecoder::new(4096).decode(&block, |field| section.take(field)).unwrap();
         let control = section.request(&mut head).unwrap();
         judge(&head, &control)
             .err()

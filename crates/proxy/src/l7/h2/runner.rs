@@ -17,10 +17,10 @@ use super::handle::{Incoming, Respond};
 use super::hints::Hints;
 use super::memory::Memory;
 use super::stream;
-use crate::l7::answer::Refusal;
+use crate::l7::answer::ErrorReply;
 use crate::l7::session::Session;
 
-/// How many tasks of a worker wait at most; each has about 3 KiB.
+/// Maximum number of tasks of a worker that wait; each has about 3 KiB.
 const MOST_IDLE: usize = 64;
 
 /// A stream that has begun.
@@ -29,8 +29,8 @@ pub(super) struct Job {
     pub(super) head: Box<Request>,
     /// The protocol that an extended CONNECT asks for (RFC 8441 §4).
     pub(super) protocol: Option<Box<[u8]>>,
-    /// Why it is not served, if it is not.
-    pub(super) refused: Option<Box<Refusal>>,
+    /// Refusal of the request, if it is not served.
+    pub(super) refused: Option<Box<ErrorReply>>,
     /// The content, if there is any.
     pub(super) incoming: Option<Incoming>,
     pub(super) respond: Respond,
@@ -42,7 +42,7 @@ pub(super) struct Job {
 #[derive(Default)]
 pub(crate) struct Runners {
     idle: RefCell<Vec<Rc<Runner>>>,
-    /// What streams and their connections hold.
+    /// Memory of streams and their connections.
     pub(crate) memory: Rc<Memory>,
 }
 
@@ -97,14 +97,14 @@ mod tests {
     use crate::l7::body::ClientBody;
     use crate::l7::h2::memory::STREAM;
     use crate::l7::h2::table::SLOT;
-    use crate::l7::record::Record;
+    use crate::l7::record::RequestRecord;
 
     /// What a stream is counted as has room for what it is made of: its task, what is known of it, its connection to a
     /// server, and what the allocator adds.
     #[test]
     fn a_stream_is_counted_as_what_it_holds() {
         let task = size_of_val(&Rc::new(Runners::default()).serve(Rc::default()));
-        let (record, job) = (size_of::<Record>(), size_of::<Job>());
+        let (record, job) = (size_of::<RequestRecord>(), size_of::<Job>());
         let connection = offramp_upstream::connection_memory::<ClientBody>();
         println!("task {task}, job {job}, record {record}, slot {SLOT}, connection {connection}");
         let held = task + job + record + SLOT + connection + ALLOCATOR;

@@ -22,14 +22,14 @@ use super::handle::{Gone, Incoming, Respond};
 use super::hints::Hints;
 use super::runner::Job;
 use crate::l7::body::{BodyError, Reply};
-use crate::l7::exchange::{self, Client};
+use crate::l7::exchange::{self, RequestTransport};
 use crate::l7::inbound::Inbound;
-use crate::l7::record::Record;
+use crate::l7::record::RequestRecord;
 use crate::l7::session::Session;
 use crate::l7::tunnel;
 
-/// For how long a success waits for the rest of an upload that nobody reads. A client that is told of one before it has sent all
-/// need not stop, and curl before 8 reads nothing more then, also no windows, and waits for ever.
+/// Time for which a success waits for the rest of an upload that is not read. A client that gets one before it has
+/// sent all need not stop, and curl before 8 reads nothing more then, also no windows, and waits for ever.
 const UPLOAD_FIRST: Duration = Duration::from_millis(STILL);
 
 /// Serves the request that began a stream. A stream that is dropped before its response is whole is reset.
@@ -39,22 +39,21 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
     async move {
         if respond.is_gone() {
             // Its client took it back with the same breath: no server is asked.
-            session.worker.heads.put(head);
+            session.http.heads.put(head);
             return;
         }
         let (connects, uploads) = (head.method == Method::CONNECT, incoming.is_some());
         let (body, rest) = body(&head, incoming);
-        let request = exchange::Request { head, body, protocol, refused };
+        let request = exchange::IncomingRequest { head, body, protocol, refused };
         let mut life = Life::default();
         let response = {
-            let client = Client::Stream(Arc::clone(&hints));
+            let client = RequestTransport::Stream(Arc::clone(&hints));
             let mut exchange = pin!(exchange::serve(Rc::clone(&session), client, request));
-            poll_fn(|cx| life.exchange(cx, exchange.as_mut(), &session, (&hints, &respond))).await
+            poll_fn(|cx| life.exchange(cx, exchange.as_mut(), &session, &hints, &respond)).await
         };
-        // What is looked at here by reference would be kept with the task.
-        let Some(response) = response.and_then(|response| life.fitting(&session, &respond, response)) else {
-            return;
-        };
+        // By value: a reference would be kept with the task.
+        let fitting = |response| life.fitting(&session, &respond, response);
+        let Some(response) = response.and_then(fitting) else { return };
         let status = response.status;
         let response = if uploads && status.is_success() && !respond.has_whole_upload() {
             // Rare. The response is there meanwhile: kept here, it would be part of every stream's task.
@@ -66,7 +65,8 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
         let over = body.is_end_stream();
         match body.take_tunnel() {
             Some(switch) if connects => {
-                if begin(&session, &respond, (status, &fields), (false, None)).is_err() {
+                let start = ResponseStart { status, fields: &fields, end: false, length: None };
+                if begin(&session, &respond, start).is_err() {
                     return;
                 }
                 drop(fields);
@@ -79,16 +79,12 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
             Some(_) => respond.reset(Code::INTERNAL_ERROR),
             None => {
                 let length = body.length().filter(|_| !over);
-                let begun = begin(&session, &respond, (status, &fields), (over, length));
+                let start = ResponseStart { status, fields: &fields, end: over, length };
+                let begun = begin(&session, &respond, start);
                 // It is written by now, and its memory would be held as long as the client takes.
                 drop(fields);
                 if begun.is_ok() && !over {
-                    // Until it is known what the connection has room for.
-                    body.set_ahead(0);
-                    if body.is_paced() {
-                        respond.pace();
-                    }
-                    let mut pipe = Pipe::new(respond, body);
+                    let mut pipe = begin_content(respond, body);
                     life.bound(poll_fn(|cx| pipe.poll(cx))).await;
                 }
             }
@@ -96,16 +92,33 @@ pub(super) fn serve(job: Job, hints: Arc<Hints>) -> impl Future<Output = ()> {
     }
 }
 
-/// Sends the head of a response; whether it ends with it, and how much content follows, where that is known.
-fn begin(
-    session: &Session,
-    respond: &Respond,
-    (status, fields): (StatusCode, &Fields),
-    (end, length): (bool, Option<u64>),
-) -> Result<(), Gone> {
-    let date = (!fields.contains(Known::Date)).then(|| session.worker.date.now());
+/// The head of a response, and the content behind it.
+#[derive(Clone, Copy)]
+struct ResponseStart<'r> {
+    status: StatusCode,
+    fields: &'r Fields,
+    /// There is no content.
+    end: bool,
+    /// The length of the content, where it is known.
+    length: Option<u64>,
+}
+
+/// Sends the head of a response.
+fn begin(session: &Session, respond: &Respond, start: ResponseStart<'_>) -> Result<(), Gone> {
+    let ResponseStart { status, fields, end, length } = start;
+    let date = (!fields.contains(Known::Date)).then(|| session.http.date.now());
     let date = date.as_ref().map(HeaderValue::as_bytes);
     respond.head(status, fields, Ends { end, length, date })
+}
+
+/// Begins to send the content of a response.
+fn begin_content(respond: Respond, mut body: Reply) -> Pipe {
+    // Until it is known what the connection has room for.
+    body.set_ahead(0);
+    if body.is_paced() {
+        respond.pace();
+    }
+    Pipe::new(respond, body)
 }
 
 /// The body of the request that began a stream, and what comes behind its head where that belongs to a tunnel, if there
@@ -121,10 +134,10 @@ fn body(head: &Request, incoming: Option<Incoming>) -> (Inbound, Option<Incoming
     }
 }
 
-/// What can end a stream from outside: it stood still for too long, or its connection ends.
+/// Reasons from outside that end a stream: it stood still for too long, or its connection ends.
 #[derive(Default)]
 struct Life {
-    record: Option<Rc<Record>>,
+    record: Option<Rc<RequestRecord>>,
 }
 
 impl Life {
@@ -134,16 +147,17 @@ impl Life {
         cx: &mut Context<'_>,
         exchange: Pin<&mut impl Future<Output = Response<Reply>>>,
         session: &Session,
-        (hints, respond): (&Hints, &Respond),
+        hints: &Hints,
+        respond: &Respond,
     ) -> Poll<Option<Response<Reply>>> {
         if self.record.is_none() && respond.is_gone() {
             // It was taken back before it began.
             return Poll::Ready(None);
         }
         // A response that is here already may wait where it is.
-        let outcome = match respond.poll_calm(cx) {
-            Poll::Ready(appetite) => {
-                hints.limit(appetite);
+        let outcome = match respond.poll_writable(cx) {
+            Poll::Ready(read_budget) => {
+                hints.limit(read_budget);
                 exchange.poll(cx)
             }
             Poll::Pending => Poll::Pending,
@@ -151,7 +165,7 @@ impl Life {
         hints.send(respond);
         if self.record.is_none() {
             // The first poll has begun it.
-            self.record = session.newborn.take();
+            self.record = session.requests.unclaimed.take();
         }
         match outcome {
             Poll::Ready(response) => Poll::Ready(Some(response)),
@@ -160,7 +174,7 @@ impl Life {
         }
     }
 
-    /// A response whose head the client takes; another one is answered with an error in its place.
+    /// A response that fits into the client's limit of heads; another one is answered with an error in its place.
     fn fitting(
         &self,
         session: &Session,
@@ -182,8 +196,14 @@ impl Life {
             record.end(Close::from(Cause::BadResponse).with_detail(detail));
         }
         drop(response);
-        // Where the client is gone, there is nobody to be told.
-        let _ = begin(session, respond, (StatusCode::BAD_GATEWAY, &Fields::new()), (true, None));
+        // A client that is gone gets none.
+        let start = ResponseStart {
+            status: StatusCode::BAD_GATEWAY,
+            fields: &Fields::new(),
+            end: true,
+            length: None,
+        };
+        let _ = begin(session, respond, start);
     }
 
     /// The response, when the upload is whole or has had [`UPLOAD_FIRST`].
@@ -210,11 +230,11 @@ struct Pipe {
     body: Reply,
     /// A piece for which there is no room yet, and whether it is the last.
     waiting: Option<(Bytes, bool)>,
-    /// How much memory it keeps, and whether that is its own: it is counted as that.
+    /// Memory that it keeps, in bytes, and set if that is its own: it is counted as that.
     size: usize,
     copied: bool,
     held: usize,
-    /// How much the server may have sent ahead, as it is counted.
+    /// Bytes that the server may have sent ahead, as they are counted.
     ahead: usize,
 }
 
@@ -229,12 +249,12 @@ impl Pipe {
         if moved.is_pending() {
             self.compact();
             self.note_held(true);
-            // Who waits for the server lets others read meanwhile.
+            // A task that waits for the server lets others read meanwhile.
             self.respond.let_others_read();
         }
         match moved {
             Poll::Ready(Ok(()) | Err(Gone)) => Poll::Ready(()),
-            // Who waits for the server is called by a reset, too.
+            // A reset wakes a task that waits for the server, too.
             Poll::Pending => self.respond.poll_gone(cx),
         }
     }
@@ -264,7 +284,7 @@ impl Pipe {
         if self.ahead > 0 && self.body.ahead().is_none() {
             // The body has ended.
             self.ahead = 0;
-            self.respond.ahead(0);
+            self.respond.has_ahead(0);
         }
     }
 
@@ -274,10 +294,10 @@ impl Pipe {
         let most = self.respond.ahead(ahead);
         self.body.set_ahead(most);
         let frame = self.body.poll_frame(cx);
-        let ahead = self.body.ahead().unwrap_or(0);
+        let ahead = self.body.ahead().map_or(0, |ahead| ahead.allowed);
         if ahead != self.ahead {
             self.ahead = ahead;
-            self.respond.ahead(ahead);
+            self.respond.has_ahead(ahead);
         }
         frame
     }
@@ -303,7 +323,7 @@ impl Pipe {
             }
             self.note_held(false);
             let sized = self.body.length().is_some_and(|left| left > 0);
-            match self.respond.poll_appetite(cx, sized) {
+            match self.respond.poll_read_budget(cx, sized) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(0) => return Poll::Ready(Err(Gone)),
                 Poll::Ready(most) => self.body.limit(most),

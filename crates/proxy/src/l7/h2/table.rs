@@ -20,36 +20,37 @@ use offramp_net::clock::coarse_ms;
 
 use super::memory::Account;
 pub(super) use receive::Requests;
-use slot::Slot;
+use slot::{ReadTurn, ResetBy, ResponseSide, Slot};
 
 /// The window of a stream: what a client may send of a body before the server has taken it.
 pub(super) const STREAM_WINDOW: u32 = 256 * 1024;
 /// The window of a connection.
 pub(super) const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// What is known of a stream.
+/// Memory of a stream's state.
 #[cfg(test)]
 pub(super) const SLOT: usize = Connection::<Slot>::STREAM;
 
 /// The streams table of a connection, as its streams have it.
 pub(super) type Shared = Rc<RefCell<StreamTable>>;
 
-/// The streams of one connection. A stream is known as long as somebody has it.
+/// The streams of one connection. A stream is known as long as a task has it.
 pub(super) struct StreamTable {
     pub(super) connection: Connection<Slot>,
     /// Streams that read nothing more until a piece of another response has left, in the order of their turns.
-    hungry: VecDeque<u32>,
-    /// Who sends.
+    read_queue: VecDeque<u32>,
+    /// Task that sends the output.
     pub(super) driver: Option<Waker>,
     /// The connection has ended.
     dead: bool,
-    /// What is held.
+    /// Memory that is held for the streams.
     account: Account,
 }
 
 impl StreamTable {
-    /// Nothing has come. At most `streams` at a time may be open, their fields may have `header` bytes each, and the window of
-    /// one may grow to `window` bytes. What is held is counted in `account`.
-    pub(super) fn new(streams: u32, header: u32, window: u32, account: Account) -> Shared {
+    /// Table without streams. At most `streams` may be open at a time, with fields of `header` bytes each; the window of
+    /// one may grow to `window` bytes in either direction. Memory is counted in `account`.
+    pub(super) fn new(streams: u32, header: u32, window: u32, mut account: Account) -> Shared {
+        account.allow_far(window);
         let config = Config {
             stream_window: STREAM_WINDOW,
             connection_window: CONNECTION_WINDOW,
@@ -60,14 +61,14 @@ impl StreamTable {
         };
         Rc::new(RefCell::new(Self {
             connection: Connection::server(config, coarse_ms()),
-            hungry: VecDeque::new(),
+            read_queue: VecDeque::new(),
             driver: None,
             dead: false,
             account,
         }))
     }
 
-    /// Whether nobody has a stream.
+    /// Returns true if no task has a stream.
     pub(super) fn is_empty(&self) -> bool {
         self.connection.known_streams() == 0
     }
@@ -109,7 +110,7 @@ impl StreamTable {
 
     #[inline]
     fn slot(&mut self, id: u32) -> &mut Slot {
-        // It is forgotten when nobody has it any more.
+        // It is forgotten when no task has it any more.
         self.connection.stream(id).expect("somebody has the stream")
     }
 
@@ -122,22 +123,28 @@ impl StreamTable {
     /// Ends a stream at once.
     fn end(&mut self, id: u32, code: Code) {
         self.change(|connection| connection.reset(id, code));
-        self.slot(id).end(code, false);
+        self.slot(id).end(code, ResetBy::Proxy);
     }
 
-    /// Nobody has the stream any more. Where its response is whole, the rest of the request is dropped for a while, and not
-    /// needed (RFC 9113 §8.1).
-    fn close(&mut self, id: u32) {
+    /// No task answers any more: what was counted for the response is given back.
+    fn end_response(&mut self, id: u32) {
+        self.count_piece(id, 0);
         let slot = self.slot(id);
-        let (fields, piece, ahead) = (slot.fields as usize, slot.piece, slot.ahead as usize);
-        if std::mem::take(&mut slot.hungry) {
-            self.hungry.retain(|hungry| *hungry != id);
-        }
-        self.account.end(fields);
-        if piece > 0 || ahead > 0 {
-            self.count_piece(id, 0);
+        let ahead = std::mem::take(&mut slot.budget.ahead) as usize;
+        let response = std::mem::take(&mut slot.response);
+        if ahead > 0 {
             self.account.ahead(ahead, 0);
         }
+        if matches!(response, ResponseSide::Answering(progress) if progress.turn == ReadTurn::Queued) {
+            self.read_queue.retain(|queued| *queued != id);
+        }
+    }
+
+    /// Forgets a stream that no task has any more. If its response is whole, the rest of the request is dropped for
+    /// a while, and not needed (RFC 9113 §8.1).
+    fn close(&mut self, id: u32) {
+        let fields = self.slot(id).budget.fields as usize;
+        self.account.end(fields);
         self.change(|connection| connection.forget(id, Code::CANCEL));
         self.feed();
         if self.is_empty() {
@@ -150,8 +157,8 @@ impl StreamTable {
     /// either.
     pub(super) fn drop_blocked(&mut self, now: u64, limit: u64) {
         let stuck = |slot: &Slot| {
-            let since = slot.blocked.max(slot.moved);
-            slot.blocked > 0 && slot.over.is_none() && now.saturating_sub(since) >= limit
+            let since = slot.blocked_since().map(|since| since.max(slot.moved()));
+            slot.reset.is_none() && since.is_some_and(|since| now.saturating_sub(since) >= limit)
         };
         let all: Vec<_> =
             self.connection.streams().filter(|(_, slot)| stuck(slot)).map(|(id, _)| id).collect();
@@ -165,12 +172,13 @@ impl StreamTable {
         }
     }
 
-    /// Resets the streams whose requests have gone on for long enough behind their responses, at `now` in milliseconds.
+    /// Resets the streams with requests that have gone on for long enough behind their responses, at `now` in
+    /// milliseconds.
     pub(super) fn end_lingering(&mut self, now: u64) {
         self.change(|connection| connection.end_lingering(now));
     }
 
-    /// The connection has ended, and everybody learns of it.
+    /// Ends the connection, and wakes all tasks.
     pub(super) fn die(&mut self) {
         self.dead = true;
         self.connection.abandon();

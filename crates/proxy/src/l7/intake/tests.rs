@@ -10,18 +10,18 @@ use tokio::runtime::{Builder, LocalOptions};
 use super::*;
 
 /// As clients may have them by default.
-const LIMITS: Limits = Limits { head: 32 * 1024, target: 8 * 1024, fields: 100, connect: false };
+const LIMITS: HeadLimits = HeadLimits { head: 32 * 1024, target: 8 * 1024, fields: 100, connect: false };
 /// What is read at a time.
 const ROOM: usize = 64 * 1024;
 
 /// Runs a test with both ends of a connection.
-fn over(test: impl AsyncFnOnce(Intake, UnixStream)) {
+fn over(test: impl AsyncFnOnce(RequestReader, UnixStream)) {
     let runtime = Builder::new_current_thread().enable_io().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(async {
         let (near, far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
         let transport = Transport::plain(Socket::unix(near.into()).unwrap(), Buffer::default());
-        test(Intake::new(transport, GuardState::new(LIMITS), Rc::default()), far).await;
+        test(RequestReader::new(transport, GuardState::new(LIMITS), Rc::default()), far).await;
     });
 }
 
@@ -38,7 +38,7 @@ async fn now<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     Poll::Pending
 }
 
-async fn begin(intake: &mut Intake, far: &mut UnixStream) -> RequestHead {
+async fn begin(intake: &mut RequestReader, far: &mut UnixStream) -> RequestHead {
     far.write_all(b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n").unwrap();
     match poll_fn(|cx| intake.poll_head(cx)).await {
         Heading::Request(head, _) => head,

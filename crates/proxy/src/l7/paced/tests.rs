@@ -30,7 +30,7 @@ impl Frames {
 #[tokio::test]
 async fn what_has_come_passes_at_the_rate_and_no_more_is_asked_for() {
     let bandwidth = bandwidth(64 * KIB);
-    let mut gate = Gate::new(&bandwidth, Way::Out);
+    let mut gate = Gate::new(&bandwidth, TransferDirection::Out);
     let mut frames = Frames([64 * KIB, 10 * KIB, 0, 6 * KIB].into());
     let (mut passed, waited, begun) = (0, Cell::new(false), Instant::now());
     loop {
@@ -61,10 +61,10 @@ async fn what_has_come_passes_at_the_rate_and_no_more_is_asked_for() {
 async fn who_has_nothing_to_say_holds_nothing() {
     let bandwidth = bandwidth(16 * KIB);
     let mut cx = Context::from_waker(Waker::noop());
-    let mut silent = Gate::new(&bandwidth, Way::In);
+    let mut silent = Gate::new(&bandwidth, TransferDirection::In);
     assert!(silent.poll_frame(&mut cx, |_| panic!("it waits for nothing"), |_| Poll::Pending).is_pending());
     assert!(!bandwidth.allowance.owes());
-    let mut talks = Gate::new(&bandwidth, Way::In);
+    let mut talks = Gate::new(&bandwidth, TransferDirection::In);
     let mut frames = Frames([40 * KIB].into());
     while talks.poll_frame(&mut cx, |_| (), |_| frames.next()).is_ready() {}
     assert!(talks.piece.len() > 20 * KIB && frames.0.is_empty());
@@ -79,15 +79,15 @@ async fn who_has_nothing_to_say_holds_nothing() {
         all
     };
     // The other direction is another matter.
-    assert!((16 * KIB..18 * KIB).contains(&all(&mut Gate::new(&bandwidth, Way::Out))));
+    assert!((16 * KIB..18 * KIB).contains(&all(&mut Gate::new(&bandwidth, TransferDirection::Out))));
     // As many as wait for long: what they do not use is there for others.
     let before = Instant::now();
     for _ in 0..100 {
-        let mut one = Gate::new(&bandwidth, Way::In);
+        let mut one = Gate::new(&bandwidth, TransferDirection::In);
         assert_eq!(all(&mut one) / (4 * KIB), 0, "after {:?}", before.elapsed());
     }
     drop(talks);
-    let mut last = Gate::new(&bandwidth, Way::In);
+    let mut last = Gate::new(&bandwidth, TransferDirection::In);
     let mut frames = Frames([KIB].into());
     poll_fn(|cx| last.poll_frame(cx, |_| (), |_| frames.next())).await;
     assert!(before.elapsed().as_secs() < 50, "{:?} behind those that have left", before.elapsed());
@@ -100,7 +100,7 @@ async fn a_wait_that_was_given_up_is_forgotten() {
     let stillness = Stillness::default();
     let mut cx = Context::from_waker(Waker::noop());
     let mut frames = Frames([400 * KIB].into());
-    let mut gates: Vec<_> = (0..100).map(|_| Gate::new(&bandwidth, Way::In)).collect();
+    let mut gates: Vec<_> = (0..100).map(|_| Gate::new(&bandwidth, TransferDirection::In)).collect();
     let mut wait = |gate: &mut Gate, stillness: &Stillness| {
         frames.0.push_back(40 * KIB);
         while gate.poll_frame(&mut cx, |until| stillness.held_until(until), |_| frames.next()).is_ready() {}

@@ -6,9 +6,9 @@ use std::ops::Range;
 use offramp_http::path::normalize;
 use offramp_http::target;
 
-use super::{ENTRIES_MAX, Entry, MapFault, MapFaults, RedirectMap, TEXT_MAX};
+use super::{ENTRIES_MAX, MapFault, MapFaults, RedirectEntry, RedirectMap, TEXT_MAX};
 
-/// How many mistakes are listed.
+/// Maximum number of mistakes that are listed.
 const LISTED: usize = 100;
 /// The longest path and the longest target: longer ones fit in no head.
 const LONGEST: usize = 8192;
@@ -32,7 +32,7 @@ pub(super) fn read(text: String, below: &str) -> Result<RedirectMap, MapFaults> 
 }
 
 /// Puts the normal forms of paths that have another behind the text, and has their entries name them.
-fn normalized(mut text: String, entries: &mut [Entry]) -> String {
+fn normalized(mut text: String, entries: &mut [RedirectEntry]) -> String {
     for entry in entries {
         let Cow::Owned(normal) = normalize(&text[entry.from()]).text else { continue };
         // A byte becomes three at the most, of a text and of lines that have bounds.
@@ -43,24 +43,30 @@ fn normalized(mut text: String, entries: &mut [Entry]) -> String {
     text
 }
 
-/// A line: its number, from 1, and where it begins.
-type Line = (usize, usize);
+/// A line of the text.
+#[derive(Clone, Copy)]
+struct LineStart {
+    /// Number of the line, from 1.
+    number: usize,
+    /// The offset of its first byte.
+    start: usize,
+}
 
 /// The redirects, each with its line.
-fn entries(text: &str, below: &str, faults: &mut MapFaults) -> (Vec<Entry>, Vec<Line>) {
+fn entries(text: &str, below: &str, faults: &mut MapFaults) -> (Vec<RedirectEntry>, Vec<LineStart>) {
     let (mut entries, mut lines) = (Vec::new(), Vec::new());
     let mut start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let begin = start;
     for (number, whole) in text[begin..].split_inclusive('\n').enumerate() {
-        let line = (number + 1, start);
+        let line = LineStart { number: number + 1, start };
         start += whole.len();
         let content = whole.trim_end_matches(['\n', '\r']);
         if content.trim_start().is_empty() || content.trim_start().starts_with('#') {
             continue;
         }
-        match entry(text, line.1..line.1 + content.len(), below) {
+        match entry(text, line.start..line.start + content.len(), below) {
             Ok(_) if entries.len() == ENTRIES_MAX => {
-                faults.at(text, line, line.1, format!("there are more than {ENTRIES_MAX} redirects"));
+                faults.at(text, line, line.start, format!("there are more than {ENTRIES_MAX} redirects"));
                 break;
             }
             Ok(entry) => {
@@ -74,7 +80,7 @@ fn entries(text: &str, below: &str, faults: &mut MapFaults) -> (Vec<Entry>, Vec<
 }
 
 /// The redirect of a line, or what is wrong with it and where.
-fn entry(text: &str, line: Range<usize>, below: &str) -> Result<Entry, (usize, String)> {
+fn entry(text: &str, line: Range<usize>, below: &str) -> Result<RedirectEntry, (usize, String)> {
     let fields = fields(text, line.clone())?;
     let (from, to, status) = match &fields[..] {
         [from, to] => (from, to, None),
@@ -100,12 +106,12 @@ fn entry(text: &str, line: Range<usize>, below: &str) -> Result<Entry, (usize, S
     let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
     let length = |range: &Range<usize>| u16::try_from(range.len()).unwrap_or(u16::MAX);
     let (from_length, to_length) = (length(from), length(to));
-    Ok(Entry { from: place(from.start), to: place(to.start), from_length, to_length, status })
+    Ok(RedirectEntry { from: place(from.start), to: place(to.start), from_length, to_length, status })
 }
 
 const QUOTED: &str = "put a field with a comma in double quotes";
 
-/// Where the fields of a line are, without blanks and quotes around them (RFC 4180; no field has a quote in it).
+/// Ranges of the fields of a line, without blanks and quotes around them (RFC 4180; no field has a quote in it).
 fn fields(text: &str, line: Range<usize>) -> Result<Vec<Range<usize>>, (usize, String)> {
     let mut fields = Vec::with_capacity(3);
     let mut at = line.start;
@@ -135,7 +141,7 @@ fn fields(text: &str, line: Range<usize>) -> Result<Vec<Range<usize>>, (usize, S
     }
 }
 
-/// Whether requests of the route can ask for this path.
+/// Checks that requests of the route can ask for this path.
 fn path(text: &str, below: &str) -> Result<(), String> {
     if !text.starts_with('/') {
         return Err(format!("`{}` is not a path; paths begin with `/`", shown(text)));
@@ -160,7 +166,7 @@ fn path(text: &str, below: &str) -> Result<(), String> {
     }
 }
 
-/// Whether a client can be sent there.
+/// Checks that a client can be sent there.
 fn target(text: &str) -> Result<(), String> {
     let absolute = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     match absolute {
@@ -188,16 +194,17 @@ fn target(text: &str) -> Result<(), String> {
 }
 
 /// Puts every entry into its slot. The text as it was written has `written` bytes.
-fn fill(map: &mut RedirectMap, lines: &[Line], written: usize, faults: &mut MapFaults) {
+fn fill(map: &mut RedirectMap, lines: &[LineStart], written: usize, faults: &mut MapFaults) {
     for place in 0..map.entries.len() {
         let from = map.entries[place].from();
         match map.slot(&map.text[from.clone()]) {
             // There are fewer than `ENTRIES_MAX`.
             Err(slot) => map.slots[slot] = u32::try_from(place + 1).unwrap_or(u32::MAX),
             Ok(other) => {
-                let text = format!("`{}` is also in line {}", shown(&map.text[from.clone()]), lines[other].0);
+                let text =
+                    format!("`{}` is also in line {}", shown(&map.text[from.clone()]), lines[other].number);
                 // A normal form stands behind all lines.
-                let at = if from.start < written { from.start } else { lines[place].1 };
+                let at = if from.start < written { from.start } else { lines[place].start };
                 faults.at(&map.text, lines[place], at, text);
             }
         }
@@ -205,7 +212,7 @@ fn fill(map: &mut RedirectMap, lines: &[Line], written: usize, faults: &mut MapF
 }
 
 /// Reports each circle of redirects once. Every path leads to one other at the most, so that each is walked once.
-fn circles(map: &RedirectMap, lines: &[Line], faults: &mut MapFaults) {
+fn circles(map: &RedirectMap, lines: &[LineStart], faults: &mut MapFaults) {
     let next = |place: usize| {
         let to = &map.text[map.entries[place].to()];
         let path = &to[..to.find(['?', '#']).unwrap_or(to.len())];
@@ -242,9 +249,9 @@ fn shown(text: &str) -> String {
 
 impl MapFaults {
     /// A mistake at an offset of a line.
-    fn at(&mut self, text: &str, (line, start): Line, offset: usize, what: String) {
-        let column = text[start..offset].chars().count() + 1;
-        self.add(line, column, what);
+    fn at(&mut self, text: &str, line: LineStart, offset: usize, what: String) {
+        let column = text[line.start..offset].chars().count() + 1;
+        self.add(line.number, column, what);
     }
 
     fn add(&mut self, line: usize, column: usize, text: String) {

@@ -1,4 +1,4 @@
-//! Handshakes with servers take turns.
+//! Turns of handshakes with servers.
 
 use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
@@ -8,16 +8,16 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use offramp_record::aead::Library;
-use offramp_record::{Choice, RecordSize};
+use offramp_record::{LibraryChoice, RecordSize};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::yield_now;
 
 use super::*;
-use crate::client::{Settings, Verify};
+use crate::client::{ConnectorSettings, ServerVerification};
 
-/// A connector, and a server that it believes.
+/// A connector, and a server that it trusts.
 fn ends() -> (Connector, ServerConnection) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
     let certificate = made.cert.der().clone();
@@ -31,21 +31,21 @@ fn ends() -> (Connector, ServerConnection) {
         .unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(certificate).unwrap();
-    let settings = Settings {
-        verify: Verify::Roots(Arc::new(roots).into()),
+    let settings = ConnectorSettings {
+        verify: ServerVerification::Roots(Arc::new(roots).into()),
         name: ServerName::try_from("localhost").unwrap(),
         sni: None,
         certificate: None,
         alpn: Vec::new(),
         post_quantum: true,
-        choice: Choice::always(Library::Ring),
+        choice: LibraryChoice::always(Library::Ring),
         preamble: None,
         record_size: RecordSize::Adaptive,
     };
     (Connector::new(settings).unwrap(), ServerConnection::new(Arc::new(server)).unwrap())
 }
 
-/// Thousands of servers may answer at the same time.
+/// Thousands of servers may reply at the same time.
 #[test]
 fn the_answer_of_a_server_waits_for_its_turn() {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
@@ -66,9 +66,9 @@ fn the_answer_of_a_server_waits_for_its_turn() {
             server.write_tls(&mut answer).unwrap();
         }
         far.write_all(&answer).unwrap();
-        // The turn is over, and another one is first in line.
+        // The budget is used up, and another handshake is first in the queue.
         let queue = QUEUE.with(Rc::clone);
-        let caller = Caller::anyone(&queue);
+        let caller = HandshakeRequest::anyone(&queue);
         caller.spend(Duration::from_secs(1));
         let mut other = Box::pin(caller.enter(false));
         assert!(other.as_mut().poll(cx).is_pending());

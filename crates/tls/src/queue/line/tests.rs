@@ -4,13 +4,13 @@ use std::net::Ipv4Addr;
 use super::*;
 
 const MS: u64 = 1_000_000;
-/// What a step costs here, unless a test says something else.
+/// Default cost of a step.
 const STEP: u64 = MS / 2;
 
 /// A line with a clock of its own.
 #[derive(Default)]
 struct Rig {
-    line: Line<()>,
+    line: HandshakeBacklog<()>,
     now: u64,
 }
 
@@ -21,10 +21,10 @@ impl Rig {
 
     fn try_enter(&mut self, client: u32, resumes: bool, patience: Option<u64>) -> Option<u64> {
         let client = Ipv4Addr::from_bits(client).into();
-        self.line.enter(Wish { client, resumes, patience }, self.now, ())
+        self.line.enter(TurnRequest { client, resumes, patience }, self.now, ())
     }
 
-    /// Serves whose turn it is, for so many nanoseconds; gives the client.
+    /// Serves the chosen handshake, which takes `cost` nanoseconds; returns the client.
     fn serve(&mut self, cost: impl Fn(u32) -> u64) -> (u32, bool) {
         let number = self.line.chosen().unwrap();
         let waiter = &self.line.waiting[&number];
@@ -40,7 +40,7 @@ impl Rig {
         (0..count).map(|_| self.serve(|_| STEP)).collect()
     }
 
-    /// The first waits for too long from now on.
+    /// Lets the first handshake wait for too long.
     fn wait(&mut self) {
         self.now += PATIENCE + 1;
     }
@@ -51,7 +51,7 @@ fn a_short_line_is_first_come_first_served() {
     let mut rig = Rig::default();
     let came: Vec<_> = (0..90).map(|n| (n / 30, n % 2 == 0)).collect();
     came.iter().for_each(|(client, resumes)| _ = rig.enter(*client, *resumes));
-    // 45 ms.
+    // After 45 ms.
     assert_eq!(rig.serve_many(90), came);
     assert!(rig.line.is_empty() && rig.line.chosen().is_none());
 }
@@ -70,7 +70,7 @@ fn one_handshake_passes_the_flood_of_another_client() {
 }
 
 #[test]
-fn who_resumes_goes_first_and_one_step_in_four_belongs_to_the_others() {
+fn resumptions_go_first_except_one_step_in_four() {
     let mut rig = Rig::default();
     (0..1000).for_each(|n| _ = rig.enter(n, false));
     rig.wait();
@@ -79,14 +79,14 @@ fn who_resumes_goes_first_and_one_step_in_four_belongs_to_the_others() {
     for row in served[1..].chunks(4) {
         assert_eq!(row.iter().filter(|(_, resumed)| *resumed).count(), 3, "{row:?}");
     }
-    // When none resumes any more, all steps belong to the rest.
+    // Without resumptions, all steps go to the rest.
     let rest = rig.serve_many(1599);
     assert!(rig.line.is_empty());
     assert!(rest[1000..].iter().all(|(_, resumed)| !resumed));
 }
 
 #[test]
-fn an_endless_flood_of_tickets_starves_nobody() {
+fn an_endless_flood_of_tickets_does_not_starve_others() {
     let mut rig = Rig::default();
     (0..500).for_each(|_| _ = rig.enter(1, true));
     (2..52).for_each(|client| _ = rig.enter(client, false));
@@ -100,9 +100,9 @@ fn an_endless_flood_of_tickets_starves_nobody() {
 }
 
 #[test]
-fn two_hundred_clients_get_the_same() {
+fn two_hundred_clients_get_equal_shares() {
     let mut rig = Rig::default();
-    // The greediest of them came first.
+    // The client with the highest usage came first.
     for client in 0..200 {
         (0..200 - client / 2).for_each(|_| _ = rig.enter(client, false));
     }
@@ -114,7 +114,7 @@ fn two_hundred_clients_get_the_same() {
 }
 
 #[test]
-fn what_counts_is_the_time_and_not_the_number() {
+fn shares_are_measured_in_time() {
     let mut rig = Rig::default();
     let cost = |client| if client == 1 { 8 * STEP } else { STEP };
     for client in 1..=2 {
@@ -132,30 +132,30 @@ fn what_counts_is_the_time_and_not_the_number() {
 }
 
 #[test]
-fn what_cannot_be_in_time_is_refused_at_once_and_only_to_who_used_more() {
+fn late_handshakes_of_heavy_clients_are_rejected_at_once() {
     let mut rig = Rig::default();
     const DEADLINE: u64 = 1000 * MS;
     (0..200).for_each(|_| _ = rig.enter(1, false));
     rig.wait();
     rig.serve_many(100);
-    // The pace is that of the steps, which may be a little off.
+    // The pace follows the steps with a small error.
     let entered = (0..10_000).filter(|_| rig.try_enter(1, false, Some(DEADLINE)).is_some()).count();
     assert!((1500..3000).contains(&entered), "{entered}");
     let newcomers = (2..5000).filter(|client| rig.try_enter(*client, false, Some(DEADLINE)).is_some());
     assert_eq!(newcomers.count(), 4998);
-    // Who is refused is not charged.
+    // A rejected handshake is not charged.
     let waiting = rig.line.len();
     assert!((0..100).all(|_| rig.try_enter(1, false, Some(0)).is_none()));
     assert_eq!(rig.line.len(), waiting);
 }
 
 #[test]
-fn nobody_is_refused_while_the_line_is_short() {
+fn a_short_line_rejects_none() {
     let mut rig = Rig::default();
     assert!((0..10_000).all(|_| rig.try_enter(1, false, Some(0)).is_some()));
 }
 
-/// Whoever leaves at whatever time, it is always the turn of somebody who waits.
+/// Whichever handshakes leave, the chosen one is always among those that wait.
 #[test]
 fn the_line_never_stops() {
     let mut rig = Rig::default();
@@ -187,5 +187,5 @@ fn the_line_never_stops() {
         assert!(rig.line.chosen().is_none_or(|chosen| numbers.contains(&chosen)));
         assert_eq!(rig.line.classes.iter().map(|class| class.order.len()).sum::<usize>(), numbers.len());
     }
-    assert!(size_of::<Waiter<std::task::Waker>>() <= 72, "{}", size_of::<Waiter<std::task::Waker>>());
+    assert!(size_of::<QueueEntry<std::task::Waker>>() <= 72, "{}", size_of::<QueueEntry<std::task::Waker>>());
 }

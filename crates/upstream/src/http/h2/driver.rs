@@ -1,4 +1,4 @@
-//! The task of a connection: it reads what the server sends, and sends what requests have written.
+//! The task of a connection: reads from the server, and sends what requests have written.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -11,34 +11,34 @@ use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
 
 use super::inbox::Inbox;
-use super::{Ended, Shared};
-use crate::link::Link;
+use super::{ConnectionEndCause, ConnectionState};
+use crate::link::ServerStream;
 
-/// The room for a read at the begin, and at the most: reads grow while they take all that they can.
+/// Initial and maximum size of a read: reads grow while they are filled.
 const FIRST_READ: usize = 16 * 1024;
 const READ_MOST: usize = 64 * 1024;
-/// A read from this size on may be kept by those who get its data, rather than copied.
+/// Reads from this size on may be retained by the receivers of their data, instead of being copied.
 const LARGE: usize = 8 * 1024;
-/// How much may wait to be sent before nothing more is read: a server that takes nothing gets no answers.
+/// Output length from which nothing more is read, in bytes: a server that does not read gets no replies.
 const MOST_WAITING: usize = 128 * 1024;
-/// The most parts of one write.
+/// Maximum number of slices per write.
 const PARTS: usize = 16;
 
 struct Driver {
-    shared: Rc<Shared>,
-    link: Link,
+    shared: Rc<ConnectionState>,
+    link: ServerStream,
     buffer: BytesMut,
-    /// The room for the next read.
+    /// Buffer space of the next read.
     room: usize,
-    /// Whether reading waits for what is to be sent.
+    /// Set while reading waits for output to be sent.
     held: bool,
-    /// Why nothing can be sent any more: what the server has said may still come.
+    /// Error of the last write; data from the server may still arrive.
     unwritable: Option<io::Error>,
     turn: Turn,
 }
 
 /// Runs a connection until it ends.
-pub(super) async fn drive(shared: Rc<Shared>, link: Link) {
+pub(super) async fn drive(shared: Rc<ConnectionState>, link: ServerStream) {
     let mut driver = Driver {
         shared,
         link,
@@ -54,20 +54,20 @@ pub(super) async fn drive(shared: Rc<Shared>, link: Link) {
 }
 
 impl Driver {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionEndCause> {
         self.note(cx);
         loop {
-            // What has come is read first: whether the server has closed the connection is known before a request is sent.
+            // Reads come first: a closed connection is detected before a request is sent.
             let read = self.poll_read(cx);
             if let Poll::Ready(ended) = read {
-                if matches!(ended, Ended::Violation(_)) {
-                    // As far as there is room for it, the server is told why.
+                if matches!(ended, ConnectionEndCause::Violation(_)) {
+                    // Sends the reason to the server, as far as there is space.
                     let _ = self.poll_write(cx);
                     self.link.part();
                 }
                 return Poll::Ready(match (ended, self.unwritable.take()) {
-                    // A connection that broke while it was written to: that says more than its end.
-                    (Ended::Closed, Some(error)) => Ended::Io(error),
+                    // An error while writing says more than the end of the stream.
+                    (ConnectionEndCause::Closed, Some(error)) => ConnectionEndCause::Io(error),
                     (ended, _) => ended,
                 });
             }
@@ -78,7 +78,7 @@ impl Driver {
             let connection = self.shared.connection.borrow();
             if self.shared.abandoned.get() || connection.is_over() && written.is_ready() {
                 self.link.part();
-                return Poll::Ready(Ended::Closed);
+                return Poll::Ready(ConnectionEndCause::Closed);
             }
             if !self.held || connection.output().len() > MOST_WAITING {
                 return Poll::Pending;
@@ -87,28 +87,28 @@ impl Driver {
         }
     }
 
-    /// Notes whom requests wake.
+    /// Registers the waker that requests use.
     fn note(&self, cx: &Context<'_>) {
         let known = self.shared.driver.take().filter(|known| known.will_wake(cx.waker()));
         self.shared.driver.set(Some(known.unwrap_or_else(|| cx.waker().clone())));
     }
 
-    /// Reads what has come; ready where nothing more comes.
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+    /// Reads received data; ready when no more can come.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionEndCause> {
         loop {
             ready!(self.turn.poll_rest(cx));
             if self.shared.connection.borrow().output().len() > MOST_WAITING {
-                // Where nothing can be sent any more, there is nothing to wait for.
+                // If nothing can be sent, waiting for output is pointless.
                 if let Some(error) = self.unwritable.take() {
-                    return Poll::Ready(Ended::Io(error));
+                    return Poll::Ready(ConnectionEndCause::Io(error));
                 }
                 self.held = true;
                 return Poll::Pending;
             }
             let n = match self.link.poll_read_behind(cx, &mut self.buffer, self.room) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Ended::Closed),
+                Poll::Ready(Ok(0)) => return Poll::Ready(ConnectionEndCause::Closed),
                 Poll::Ready(Ok(n)) => n,
-                Poll::Ready(Err(error)) => return Poll::Ready(Ended::Io(error)),
+                Poll::Ready(Err(error)) => return Poll::Ready(ConnectionEndCause::Io(error)),
                 Poll::Pending => {
                     if self.shared.taken.get() == 0 {
                         self.buffer = BytesMut::new();
@@ -126,7 +126,7 @@ impl Driver {
             };
             match connection.receive(bytes, coarse_ms(), put) {
                 Ok(frames) => self.turn.spend(Work::Pieces(frames)),
-                Err(violation) => return Poll::Ready(Ended::Violation(violation)),
+                Err(violation) => return Poll::Ready(ConnectionEndCause::Violation(violation)),
             }
             self.buffer.clear();
             self.room = match n {
@@ -137,8 +137,8 @@ impl Driver {
         }
     }
 
-    /// Sends what waits; ready where all of it has left, or nothing can be sent any more. Then no requests are to come,
-    /// and reading finds out how the connection ends.
+    /// Sends the output; ready when all of it was sent, or nothing can be sent any more. In the latter case
+    /// no requests will come, and reading finds the reason of the end.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.unwritable.is_some() {
             return Poll::Ready(());

@@ -1,4 +1,4 @@
-//! A request on a stream, and its response. Whoever waits for the response moves both.
+//! A request on a stream, and its response. The task that waits for the response drives both.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -11,51 +11,49 @@ use http::Method;
 use offramp_http::body::Frame;
 use offramp_http::h2::{Code, Connection, Unopened};
 use offramp_http::head;
+use offramp_net::clock::coarse_ms;
 
-pub(crate) use super::inbox::Head;
+pub(crate) use super::inbox::FinalHead;
 use super::inbox::Inbox;
-use super::{CONFIG, Cause, Ended, Http2Stream, MOST_WINDOW};
-use crate::fault::Fault;
+use super::window::{ResponseWindow, SentAhead};
+use super::{ConnectionEndCause, Http2Stream, StreamEndCause};
+use crate::fault::UpstreamFault;
 use crate::http::line::{InterimListener, RequestBody};
-use crate::http::outgoing::{Outgoing, Progress};
+use crate::http::outgoing::{Outgoing, SendProgress};
 use crate::http::watch::{Deadline, after};
 
-/// The most data that is given at once.
+/// Maximum size of a frame returned, in bytes.
 const PIECE: usize = 16 * 1024;
 
 /// A request and its response.
-pub(crate) struct Exchange<B> {
+pub(crate) struct StreamExchange<B> {
     stream: Http2Stream,
     body: Outgoing<B>,
     /// Content of the request that waits for a window.
     waits: Bytes,
-    /// Whether nothing more of the request is to be sent, and whether it was sent to its end.
+    /// Set once nothing more of the request will be sent, and once it was sent completely.
     over: bool,
     complete: bool,
-    /// What is left of the content, where that is known.
+    /// Remaining bytes of the content, if known.
     left: Option<u64>,
-    /// The window of the stream, how large it may become, and how much was taken of the response.
-    window: u32,
-    most: u32,
-    taken: usize,
+    window: ResponseWindow,
 }
 
-/// How an exchange failed before the response began.
-pub(crate) enum Broken {
-    /// The server knows nothing of the request.
-    Unsent(Cause),
-    /// It was sent, or begun to be.
-    Sent(Cause),
+/// Failure of an exchange before the response began.
+pub(crate) enum ExchangeError {
+    /// The server does not know of the request.
+    Unsent(StreamEndCause),
+    /// The request was sent, at least in part.
+    Sent(StreamEndCause),
     /// The request or its body failed.
     Request(Box<dyn StdError + Send + Sync>),
-    /// The deadline has come.
+    /// The deadline has passed.
     Late,
 }
 
-impl<B: RequestBody> Exchange<B> {
-    /// A request with this body, which has not begun.
+impl<B: RequestBody> StreamExchange<B> {
+    /// An exchange with this request body, not started.
     pub(crate) fn new(stream: Http2Stream, body: Outgoing<B>) -> Self {
-        let (window, most) = (CONFIG.stream_window, MOST_WINDOW);
         Self {
             stream,
             body,
@@ -63,54 +61,66 @@ impl<B: RequestBody> Exchange<B> {
             over: false,
             complete: false,
             left: None,
-            window,
-            most,
-            taken: 0,
+            window: ResponseWindow::new(),
         }
     }
 
-    /// Has the server send at most so much of the response ahead: the first read's worth, or more.
+    /// Limits how far the server may send ahead: the size of a first read, or more.
     pub(crate) fn set_most(&mut self, most: usize) {
-        self.most = u32::try_from(most).unwrap_or(MOST_WINDOW).clamp(CONFIG.stream_window, MOST_WINDOW);
+        self.window.limit(most);
     }
 
-    /// How much the server may have sent ahead beyond what it may for any stream; nothing where that is enough.
-    pub(crate) fn ahead(&self) -> Option<usize> {
-        let ahead = self.window - CONFIG.stream_window;
-        (ahead > 0 || self.is_long()).then_some(ahead as usize)
-    }
-
-    /// Whether the response needs a larger window than the first. One of unknown length that may be small does not: the
-    /// messages of a call would cost a frame more.
-    fn is_long(&self) -> bool {
-        let first = CONFIG.stream_window;
-        self.left.map_or(self.taken >= first as usize / 2, |left| left > first.into())
+    /// Bytes beyond the initial window that the server may send ahead, and needs; `None` if that is enough.
+    pub(crate) fn ahead(&self) -> Option<SentAhead> {
+        self.window.ahead(self.left)
     }
 
     /// Gives the stream the window that its response needs.
-    fn adapt(&mut self) {
-        if self.ahead().is_none() || self.inbox(|inbox| inbox.ended) {
+    fn adapt(&mut self, cx: &Context<'_>) {
+        if self.window.ahead(self.left).is_none() {
             return;
         }
-        let left = self.left.map_or(MOST_WINDOW, |left| u32::try_from(left).unwrap_or(MOST_WINDOW));
-        let wanted = left.min(self.most).max(CONFIG.stream_window);
-        if wanted != self.window {
-            self.window = self.connection(|connection, id| connection.set_window(id, wanted));
+        let (ended, stall) = self.inbox(|inbox| (inbox.ended, inbox.take_stall()));
+        if ended {
+            return;
+        }
+        if let Some(needed) = stall {
+            self.window.stalls(needed);
+            // The caller decides how much of that is allowed.
+            cx.waker().wake_by_ref();
+        }
+        if let Some(wanted) = self.window.other(self.left) {
+            let given = self.connection(|connection, id| connection.set_window(id, wanted));
+            self.window.set(given);
         }
     }
 
-    /// The stream.
+    /// Returns `n` consumed bytes of the content to the window.
+    fn took(&mut self, n: usize) {
+        self.left = self.left.map(|left| left.saturating_sub(n as u64));
+        let long = self.window.is_long(self.left);
+        let waits = self.connection(|connection, id| {
+            if long {
+                connection.set_time(coarse_ms());
+            }
+            connection.release(id, n);
+            connection.unreleased_of(id)
+        });
+        self.window.took(n, waits);
+    }
+
+    /// Stream of the exchange.
     pub(crate) fn stream(&self) -> &Http2Stream {
         &self.stream
     }
 
-    /// How the request comes along.
-    pub(crate) fn progress(&self) -> &Progress {
+    /// Progress of the request.
+    pub(crate) fn progress(&self) -> &SendProgress {
         self.body.progress()
     }
 
-    /// Writes the head, which goes out as the response is waited for.
-    pub(crate) fn send(&mut self, head: &head::Request) -> Result<(), Broken> {
+    /// Writes the head, which is sent while the response is awaited.
+    pub(crate) fn send(&mut self, head: &head::Request) -> Result<(), ExchangeError> {
         self.progress().begin();
         let end = self.body.is_end_stream();
         let length = self.body.length();
@@ -126,26 +136,26 @@ impl<B: RequestBody> Exchange<B> {
                 (self.over, self.complete) = (end, end);
                 Ok(())
             }
-            Err((Unopened::Closed, _)) => {
-                Err(Broken::Unsent(Cause::Ended(shared.ended().unwrap_or(Ended::Closed))))
-            }
-            Err((Unopened::NoAuthority, _)) => Err(Broken::Request(NO_AUTHORITY.into())),
+            Err((Unopened::Closed, _)) => Err(ExchangeError::Unsent(StreamEndCause::Ended(
+                shared.ended().unwrap_or(ConnectionEndCause::Closed),
+            ))),
+            Err((Unopened::NoAuthority, _)) => Err(ExchangeError::Request(NO_AUTHORITY.into())),
         }
     }
 
-    /// Waits for the head of the response, for at most `limit` while it is the server that is waited for.
+    /// Waits for the head of the response, for at most `limit` while the server is awaited.
     pub(crate) async fn head(
         &mut self,
         listener: Option<&Arc<dyn InterimListener>>,
         deadline: &mut Deadline,
         limit: Duration,
-    ) -> Result<Box<Head>, Broken> {
+    ) -> Result<Box<FinalHead>, ExchangeError> {
         let head = poll_fn(|cx| match self.poll_head(cx, listener) {
             Poll::Ready(head) => Poll::Ready(head),
             Poll::Pending => {
                 let since = self.progress().since();
                 let late = since.is_some_and(|since| deadline.wait(after(since, limit), cx.waker()));
-                if late { Poll::Ready(Err(Broken::Late)) } else { Poll::Pending }
+                if late { Poll::Ready(Err(ExchangeError::Late)) } else { Poll::Pending }
             }
         })
         .await?;
@@ -157,41 +167,45 @@ impl<B: RequestBody> Exchange<B> {
         &mut self,
         cx: &mut Context<'_>,
         listener: Option<&Arc<dyn InterimListener>>,
-    ) -> Poll<Result<Box<Head>, Broken>> {
+    ) -> Poll<Result<Box<FinalHead>, ExchangeError>> {
         loop {
-            self.poll_upload(cx).map_err(Broken::Request)?;
+            self.poll_upload(cx).map_err(ExchangeError::Request)?;
             let interim = match self.inbox(|inbox| inbox.take_interim().ok_or_else(|| inbox.take_head())) {
                 Ok(interim) => interim,
                 Err(Some(head)) => return Poll::Ready(Ok(head)),
                 Err(None) => {
                     let cause = ready!(self.poll_cause(cx));
                     let left = self.stream.shared().connection.borrow_mut().has_left(self.stream.id);
-                    return Poll::Ready(Err(if left { Broken::Sent(cause) } else { Broken::Unsent(cause) }));
+                    return Poll::Ready(Err(if left {
+                        ExchangeError::Sent(cause)
+                    } else {
+                        ExchangeError::Unsent(cause)
+                    }));
                 }
             };
-            // What the listener allows may be asked of the body then.
+            // The listener's budget may permit reading more of the body.
             if let Some(listener) = listener {
                 listener.interim(interim.status, &interim.fields);
             }
         }
     }
 
-    /// Waits until something comes, or gives why nothing does.
-    fn poll_cause(&mut self, cx: &Context<'_>) -> Poll<Cause> {
+    /// Waits for an event, or returns the reason for which none will come.
+    fn poll_cause(&mut self, cx: &Context<'_>) -> Poll<StreamEndCause> {
         let reset = self.inbox(|inbox| {
             inbox.wait(cx);
             inbox.reset.clone()
         });
         if let Some(reset) = reset {
-            return Poll::Ready(Cause::Reset(reset));
+            return Poll::Ready(StreamEndCause::Reset(reset));
         }
         match self.stream.shared().ended() {
-            Some(ended) => Poll::Ready(Cause::Ended(ended)),
+            Some(ended) => Poll::Ready(StreamEndCause::Ended(ended)),
             None => Poll::Pending,
         }
     }
 
-    /// Moves what can be moved of the request.
+    /// Sends as much of the request as possible.
     fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), Box<dyn StdError + Send + Sync>> {
         if self.over {
             return Ok(());
@@ -214,7 +228,7 @@ impl<B: RequestBody> Exchange<B> {
         moved
     }
 
-    /// Writes a frame, if there is one and it may be sent.
+    /// Sends a frame, if there is one and windows permit.
     fn upload_some(&mut self, cx: &mut Context<'_>) -> Result<bool, Box<dyn StdError + Send + Sync>> {
         if self.over {
             return Ok(false);
@@ -233,7 +247,7 @@ impl<B: RequestBody> Exchange<B> {
         }
         let capacity = self.connection(Connection::capacity);
         if capacity == 0 && !self.waits.is_empty() {
-            // It is the server that is waited for, from when the piece came.
+            // From the arrival of the piece on, the server is awaited.
             self.over = self.inbox(|inbox| {
                 inbox.wait(cx);
                 inbox.reset.is_some()
@@ -243,7 +257,7 @@ impl<B: RequestBody> Exchange<B> {
         let piece = self.waits.split_to(self.waits.len().min(capacity));
         let end = self.waits.is_empty() && self.body.is_end_stream();
         if piece.is_empty() && !end {
-            // A piece of nothing; there may be another one.
+            // An empty piece; there may be another one.
             return Ok(true);
         }
         let lives = self.connection(|connection, id| connection.data(id, piece, end));
@@ -253,18 +267,16 @@ impl<B: RequestBody> Exchange<B> {
         Ok(true)
     }
 
-    /// The next frame of the content.
-    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+    /// Returns the next frame of the content.
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, UpstreamFault>>> {
         if let Err(error) = self.poll_upload(cx) {
-            return Poll::Ready(Some(Err(Fault::RequestBody(error))));
+            return Poll::Ready(Some(Err(UpstreamFault::RequestBody(error))));
         }
         let data = self.inbox(|inbox| inbox.take_data(PIECE));
         if let Some(data) = &data {
-            self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
-            self.taken = self.taken.saturating_add(data.len());
-            self.connection(|connection, id| connection.release(id, data.len()));
+            self.took(data.len());
         }
-        self.adapt();
+        self.adapt(cx);
         let shared = self.stream.shared();
         if !shared.connection.borrow().output().is_empty() {
             shared.wake();
@@ -279,13 +291,13 @@ impl<B: RequestBody> Exchange<B> {
         self.poll_cause(cx).map(|cause| Some(Err(cause.into())))
     }
 
-    /// Whether all of the response has come and was taken.
+    /// Returns true if all of the response was received and taken.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.inbox(|inbox| inbox.is_taken())
     }
 
-    /// The response is over. What is left of the request the server does not need; perhaps its end just waits to be
-    /// written.
+    /// Ends the exchange after the response. The server does not need the rest of the request, but its
+    /// END_STREAM may be ready to be sent.
     pub(crate) fn finish(mut self) {
         let _ = self.poll_upload(&mut Context::from_waker(Waker::noop()));
         if !self.complete {
@@ -293,7 +305,7 @@ impl<B: RequestBody> Exchange<B> {
         }
     }
 
-    /// What is known of the length of the rest of the response.
+    /// Remaining length of the response, if known.
     pub(crate) fn length(&self) -> Option<u64> {
         self.left
     }
@@ -303,15 +315,15 @@ impl<B: RequestBody> Exchange<B> {
     }
 
     fn inbox<T>(&self, with: impl FnOnce(&mut Inbox) -> T) -> T {
-        // It is there until the stream is dropped.
+        // It exists until the stream is dropped.
         self.connection(|connection, id| connection.stream(id).map(with).expect("the stream was opened"))
     }
 }
 
-/// Whether a request with this method has content of length 0 rather than none (RFC 9110 §8.6).
+/// Returns true if a request with this method has empty content rather than none (RFC 9110 §8.6).
 fn has_content(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::DELETE | Method::CONNECT)
 }
 
-/// Why a request without a host is not sent.
+/// Error for a request without a host, which is not sent.
 const NO_AUTHORITY: &str = "the request has no host that can be an authority";

@@ -1,4 +1,4 @@
-//! What has come on a stream and was not taken yet.
+//! Received events of a stream that were not taken yet.
 
 use std::collections::VecDeque;
 use std::task::{Context, Waker};
@@ -7,38 +7,47 @@ use bytes::{Bytes, BytesMut};
 use offramp_http::h2::{Event, Reset};
 use offramp_http::head::{Fields, Response};
 
-/// The most interim responses that wait. Nobody misses those behind them.
+/// Maximum number of waiting interim responses; further ones are dropped.
 const MOST_INTERIM: usize = 8;
-/// Data from this size on is not copied, if what was read at once is not many times as large: it would keep all of that.
-/// More than the first window of a stream, so that many responses that nobody reads keep no more than their own.
+/// Data from this size on is referenced instead of copied, unless its read was many times as large and would
+/// be retained as a whole. Above the initial window of a stream, so that many unread responses retain no more
+/// than their own data.
 const LARGE: usize = 12 * 1024;
-/// How many times: a full read of 64 KiB has four frames of the size that most servers send.
+/// Maximum ratio of read to data: a full read of 64 KiB has four frames of the size that most servers send.
 const TIMES: usize = 4;
+/// Maximum number of pieces that are kept without a copy, about those of the usual window. With more, the caller
+/// is behind anyway, and a large window must not keep more memory than its size.
+const MANY: usize = 16;
+/// Maximum size of a piece that grows as data is copied into it, in bytes: it may occupy twice its size, and is freed
+/// as a whole.
+const COPIED: usize = 64 * 1024;
 
-/// What has come. Its data is bounded by the window of the stream.
+/// Received events. The data is bounded by the window of the stream.
 #[derive(Default)]
 pub(super) struct Inbox {
     interim: VecDeque<Response>,
-    head: Option<Box<Head>>,
-    /// Data in its order: large pieces, and behind them small ones as one.
+    head: Option<Box<FinalHead>>,
+    /// Data in order: large pieces, and small ones behind them in one buffer.
     large: VecDeque<Bytes>,
     small: BytesMut,
     trailers: Option<Box<Fields>>,
-    /// Whether all has come.
+    /// Set once everything was received.
     pub(super) ended: bool,
     pub(super) reset: Option<Reset>,
+    /// Size of the window that the path needs, in bytes; 0 if the current one does not limit the server.
+    stalled: u32,
     waker: Option<Waker>,
 }
 
-/// The final head of a response, and what is known of its content.
-pub(crate) struct Head {
+/// Final head of a response, with the length of its content.
+pub(crate) struct FinalHead {
     pub(crate) response: Response,
-    /// The length of the content, where it is known.
+    /// Length of the content, if known.
     pub(crate) length: Option<u64>,
 }
 
 impl Inbox {
-    /// Takes in what has come; data lies in `chunk`, if that may be kept.
+    /// Stores an event; its data is in `chunk`, if that may be referenced.
     pub(super) fn put(&mut self, event: Event<'_>, chunk: Option<&Bytes>) {
         match event {
             Event::Interim(response) => {
@@ -48,7 +57,7 @@ impl Inbox {
             }
             Event::Response { response, length, end } => {
                 let length = if end { Some(0) } else { length };
-                self.head = Some(Box::new(Head { response, length }));
+                self.head = Some(Box::new(FinalHead { response, length }));
                 self.ended = end;
             }
             Event::Data(data) => self.data(data, chunk),
@@ -57,14 +66,16 @@ impl Inbox {
                 self.ended = true;
             }
             Event::Reset(reset) => self.reset = Some(reset),
-            // The waker is for both directions. A server asks for nothing.
+            Event::Stalled(window) => self.stalled = window,
+            // The waker serves both directions. Servers send no requests.
             Event::Writable | Event::Request { .. } => {}
         }
         self.wake();
     }
 
     fn data(&mut self, data: &[u8], chunk: Option<&Bytes>) {
-        match chunk.filter(|chunk| data.len() >= LARGE && data.len() * TIMES >= chunk.len()) {
+        let keeps = |chunk: &&Bytes| data.len() >= LARGE && data.len() * TIMES >= chunk.len();
+        match chunk.filter(|_| self.large.len() < MANY).filter(keeps) {
             Some(chunk) => {
                 if !self.small.is_empty() {
                     self.large.push_back(std::mem::take(&mut self.small).freeze());
@@ -72,21 +83,25 @@ impl Inbox {
                 self.large.push_back(chunk.slice_ref(data));
             }
             None if self.small.is_empty() => self.small = BytesMut::from(data),
+            None if self.small.len() + data.len() > COPIED => {
+                let full = std::mem::replace(&mut self.small, BytesMut::from(data));
+                self.large.push_back(full.freeze());
+            }
             None => self.small.extend_from_slice(data),
         }
     }
 
-    /// The next interim response.
+    /// Takes the next interim response.
     pub(super) fn take_interim(&mut self) -> Option<Response> {
         self.interim.pop_front()
     }
 
-    /// The final head.
-    pub(super) fn take_head(&mut self) -> Option<Box<Head>> {
+    /// Takes the final head.
+    pub(super) fn take_head(&mut self) -> Option<Box<FinalHead>> {
         self.head.take()
     }
 
-    /// Data, at most `most` bytes of it.
+    /// Takes data, at most `most` bytes.
     pub(super) fn take_data(&mut self, most: usize) -> Option<Bytes> {
         if let Some(first) = self.large.front_mut() {
             return if first.len() > most { Some(first.split_to(most)) } else { self.large.pop_front() };
@@ -98,17 +113,22 @@ impl Inbox {
         }
     }
 
-    /// The trailers, behind all data.
+    /// Takes the size of the window that the path needs, if the current one limits the server.
+    pub(super) fn take_stall(&mut self) -> Option<u32> {
+        Some(std::mem::take(&mut self.stalled)).filter(|window| *window > 0)
+    }
+
+    /// Takes the trailers, behind all data.
     pub(super) fn take_trailers(&mut self) -> Option<Box<Fields>> {
         self.trailers.take()
     }
 
-    /// Whether all has come and was taken.
+    /// Returns true if everything was received and taken.
     pub(super) fn is_taken(&self) -> bool {
         self.ended && self.large.is_empty() && self.small.is_empty() && self.trailers.is_none()
     }
 
-    /// Who is woken when something comes.
+    /// Registers the waker for the next event.
     pub(super) fn wait(&mut self, cx: &Context<'_>) {
         if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
@@ -135,7 +155,7 @@ mod tests {
         all
     }
 
-    /// However data comes and is taken, it stays in order, and small pieces of large chunks do not keep these.
+    /// Data stays in order however it arrives and is taken, and small pieces do not retain large chunks.
     #[test]
     fn data_stays_in_order_and_keeps_little() {
         for most in [1, 100, 5000, usize::MAX] {
@@ -158,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn interim_responses_that_nobody_takes_do_not_pile_up() {
+    fn unread_interim_responses_are_bounded() {
         let mut inbox = Inbox::default();
         for _ in 0..500 {
             inbox.put(Event::Interim(Response::new(http::StatusCode::PROCESSING, ())), None);

@@ -1,7 +1,7 @@
-//! The memory of first reads.
+//! Buffers for first reads.
 //!
-//! A connection that waits for its server needs none: it takes a buffer when something is to be read, and gives it back
-//! when nothing of it is left. So 100 requests whose servers take their time hold 100 tasks and no buffers.
+//! A connection that waits for its server needs none: it takes a buffer when there is something to read, and
+//! returns it when that is empty. So 100 requests to slow servers hold 100 tasks and no buffers.
 
 use std::cell::RefCell;
 
@@ -9,23 +9,23 @@ use bytes::BytesMut;
 
 use super::FIRST_READ;
 
-/// How many buffers a worker keeps at most: 256 KiB.
+/// Maximum number of buffers that a worker keeps: 256 KiB.
 const MOST: usize = 32;
 
-/// The buffers of a worker that nobody uses.
+/// Unused buffers of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuffers {
     unused: RefCell<Vec<BytesMut>>,
 }
 
 impl ReadBuffers {
-    /// A buffer, whose memory may still be shared with content on its way; without any where there is none. Whoever
-    /// reserves room in it gets [`FIRST_READ`] bytes back in one piece, or makes them.
+    /// A buffer whose memory may still be shared with content on its way; without memory if none is kept.
+    /// Reserving space in it yields [`FIRST_READ`] contiguous bytes, reclaimed or new.
     pub(super) fn take(&self) -> BytesMut {
         self.unused.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Gives a buffer back, with nothing in it. One of more than [`FIRST_READ`] bytes is not kept.
+    /// Returns an empty buffer. One above [`FIRST_READ`] bytes is dropped.
     pub(super) fn put(&self, buffer: BytesMut) {
         debug_assert!(buffer.is_empty());
         let mut unused = self.unused.borrow_mut();

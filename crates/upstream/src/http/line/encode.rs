@@ -1,4 +1,4 @@
-//! The head of a request as a server gets it, and how the content behind it is delimited (RFC 9112 §6).
+//! Encoding of a request's head for a server, and the delimitation of its content (RFC 9112 §6).
 
 use std::io::Write as _;
 
@@ -7,119 +7,122 @@ use http::header::{self, HeaderName};
 use offramp_http::h1::content_length;
 use offramp_http::head::{Fields, Known, KnownSet, Request};
 
-/// How the content of a request is delimited.
+/// Delimitation of a request's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
-    /// So many bytes are to come.
+pub(super) enum OutgoingFraming {
+    /// Remaining bytes of content with a length.
     Length(u64),
     Chunked,
 }
 
-/// What is known of a body before it is read.
+/// Size of a body before it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Size {
-    /// There is none.
+pub(super) enum BodySize {
+    /// Known to be empty: no content follows.
     None,
     Exact(u64),
     Unknown,
 }
 
-/// A head that was written.
+/// Result of writing a head.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Written {
-    pub(super) framing: Framing,
+pub(super) struct EncodedHead {
+    pub(super) framing: OutgoingFraming,
     pub(super) trailers: LateFields,
 }
 
-/// The trailers that are sent to a server.
+/// Trailers that are sent to a server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum LateFields {
-    /// None.
+    /// No trailers at all.
     #[default]
     None,
-    /// Those that the request announces: a server that knows nothing of others may take them for what they are not.
+    /// Trailers announced by the request: servers may misinterpret others.
     Announced(Vec<HeaderName>),
-    /// All of a gRPC call, whose servers read trailers.
+    /// All trailers of a gRPC call; its servers read them.
     Any,
 }
 
-/// Writes a head behind `out`. What the caller says of the framing counts, as long as it can be kept to: a
-/// transfer coding, which ends in `chunked` where it did not, or else a length. Otherwise the body decides.
-/// Content of unknown length is left out with methods that have none, unless the head says that there is some, or
-/// `announce` wants it.
-pub(super) fn head(request: &Request, size: Size, announce: bool, out: &mut Vec<u8>) -> Written {
-    let said = Said::of(&request.fields);
-    let plan = plan(&request.method, said, size, announce);
-    // With what frames the content, and the empty line.
+/// Appends a head to `out`. The framing declared by the fields is kept if possible: a transfer coding,
+/// completed by `chunked`, or else a length. Otherwise the body decides. Content of unknown length is omitted
+/// for methods that usually have none, unless the head declares it or `announce` is set.
+pub(super) fn head(request: &Request, size: BodySize, announce: bool, out: &mut Vec<u8>) -> EncodedHead {
+    let declared = Declared::of(&request.fields);
+    let plan = plan(&request.method, declared, size, announce);
+    // Plus the framing and the empty line.
     out.reserve(request.bytes().len() + 64);
     match plan {
-        Plan::AsSaid(framing) => {
+        FramingPlan::AsDeclared(framing) => {
             request.write(KnownSet::default(), out);
             out.extend_from_slice(b"\r\n");
-            Written { framing, trailers: trailers(request, framing) }
+            EncodedHead { framing, trailers: trailers(request, framing) }
         }
-        Plan::None => {
+        FramingPlan::None => {
             request.write(FRAMING, out);
             out.extend_from_slice(b"\r\n");
-            Written { framing: Framing::Length(0), trailers: LateFields::None }
+            EncodedHead { framing: OutgoingFraming::Length(0), trailers: LateFields::None }
         }
-        Plan::Length(length) => {
+        FramingPlan::Length(length) => {
             request.write(FRAMING, out);
             // Writing to a vector cannot fail.
             let _ = write!(out, "content-length: {length}\r\n\r\n");
-            Written { framing: Framing::Length(length), trailers: LateFields::None }
+            EncodedHead { framing: OutgoingFraming::Length(length), trailers: LateFields::None }
         }
-        Plan::Coded => {
+        FramingPlan::Coded => {
             request.write(KnownSet::of(&[Known::ContentLength]), out);
             if !ends_chunked(&request.fields) {
                 field(b"transfer-encoding", b"chunked", out);
             }
             out.extend_from_slice(b"\r\n");
-            Written { framing: Framing::Chunked, trailers: trailers(request, Framing::Chunked) }
+            EncodedHead {
+                framing: OutgoingFraming::Chunked,
+                trailers: trailers(request, OutgoingFraming::Chunked),
+            }
         }
     }
 }
 
-/// The end of a head whose content is in chunks, by no word of its own, and that of one without content.
+/// End of a head with chunked content that declares no framing of its own, and of one with empty content.
 pub(super) const CODED: &[u8] = b"\r\ntransfer-encoding: chunked\r\n\r\n";
 pub(super) const EMPTY: &[u8] = b"\r\ncontent-length: 0\r\n\r\n";
 
-/// Whether a request with content of this size is to say so if there turns out to be none. One that waits to be asked for
-/// content says nothing of it before.
-pub(super) fn may_say_none(request: &Request, size: Size) -> bool {
-    size == Size::Unknown && has_content(&request.method) && !request.fields.contains(Known::Expect)
+/// Returns true if a request with content of this size must declare an empty content if it turns out so. A
+/// request that waits for `100 Continue` declares nothing before.
+pub(super) fn may_say_none(request: &Request, size: BodySize) -> bool {
+    size == BodySize::Unknown && has_content(&request.method) && !request.fields.contains(Known::Expect)
 }
 
-/// Whether servers expect content with a method, and may refuse a request that says nothing of it (RFC 9110 §8.6).
+/// Returns true for methods with which servers expect content, and may reject a request that declares none
+/// (RFC 9110 §8.6).
 fn has_content(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
 
-/// The fields that frame content.
+/// Fields that frame content.
 const FRAMING: KnownSet = KnownSet::of(&[Known::ContentLength, Known::TransferEncoding]);
 
-/// How the content of a request is to be framed.
-enum Plan {
-    /// As the fields say.
-    AsSaid(Framing),
-    /// There is none, and nothing says so.
+/// Framing of a request's content.
+enum FramingPlan {
+    /// As declared by the fields.
+    AsDeclared(OutgoingFraming),
+    /// No content, and no declaration.
     None,
-    /// By a length that is said anew.
+    /// A length that is written anew.
     Length(u64),
-    /// In chunks, by the transfer codings that are said and `chunked`.
+    /// Chunked, behind the declared transfer codings.
     Coded,
 }
 
-/// What the caller says of the framing.
+/// Framing declared by the fields.
 #[derive(Debug, Clone, Copy, Default)]
-struct Said {
+struct Declared {
     coded: bool,
     length: Option<u64>,
-    /// Whether that is all that is said, once.
+    /// Set if a single declaration is present.
     simple: bool,
 }
 
-impl Said {
+impl Declared {
     fn of(fields: &Fields) -> Self {
         if !fields.may_have(FRAMING) {
             return Self { simple: true, ..Self::default() };
@@ -134,23 +137,29 @@ impl Said {
     }
 }
 
-/// Says how the content is framed.
-fn plan(method: &Method, said: Said, size: Size, announce: bool) -> Plan {
+/// Decides on the framing of the content.
+fn plan(method: &Method, declared: Declared, size: BodySize, announce: bool) -> FramingPlan {
     let bodiless = matches!(*method, Method::GET | Method::HEAD | Method::CONNECT);
-    match (size, said) {
-        (Size::None, Said { length: None, .. }) if has_content(method) => Plan::Length(0),
-        (Size::None, Said { length: None, simple: true, .. }) => Plan::AsSaid(Framing::Length(0)),
-        (Size::None, Said { length: None, .. }) => Plan::None,
-        (_, Said { length: Some(length), simple: true, .. }) => Plan::AsSaid(Framing::Length(length)),
-        (Size::None, Said { length: Some(length), .. }) => Plan::Length(length),
-        (_, Said { coded: true, .. }) => Plan::Coded,
-        (_, Said { length: Some(length), .. }) | (Size::Exact(length), _) => Plan::Length(length),
-        (Size::Unknown, _) if bodiless && !announce => Plan::None,
-        (Size::Unknown, _) => Plan::Coded,
+    match (size, declared) {
+        (BodySize::None, Declared { length: None, .. }) if has_content(method) => FramingPlan::Length(0),
+        (BodySize::None, Declared { length: None, simple: true, .. }) => {
+            FramingPlan::AsDeclared(OutgoingFraming::Length(0))
+        }
+        (BodySize::None, Declared { length: None, .. }) => FramingPlan::None,
+        (_, Declared { length: Some(length), simple: true, .. }) => {
+            FramingPlan::AsDeclared(OutgoingFraming::Length(length))
+        }
+        (BodySize::None, Declared { length: Some(length), .. }) => FramingPlan::Length(length),
+        (_, Declared { coded: true, .. }) => FramingPlan::Coded,
+        (_, Declared { length: Some(length), .. }) | (BodySize::Exact(length), _) => {
+            FramingPlan::Length(length)
+        }
+        (BodySize::Unknown, _) if bodiless && !announce => FramingPlan::None,
+        (BodySize::Unknown, _) => FramingPlan::Coded,
     }
 }
 
-/// Whether the last transfer coding is `chunked`.
+/// Returns true if the final transfer coding is `chunked`.
 fn ends_chunked(fields: &Fields) -> bool {
     let last = fields.all(Known::TransferEncoding).next_back().unwrap_or_default();
     let last = last.rsplit(|&byte| byte == b',').next().unwrap_or_default();
@@ -165,9 +174,9 @@ pub(super) fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The trailers of a request in chunks that may be sent.
-fn trailers(request: &Request, framing: Framing) -> LateFields {
-    if framing != Framing::Chunked {
+/// Trailers of a chunked request that may be sent.
+fn trailers(request: &Request, framing: OutgoingFraming) -> LateFields {
+    if framing != OutgoingFraming::Chunked {
         return LateFields::None;
     }
     let is_grpc = |value: &[u8]| {
@@ -184,12 +193,12 @@ fn trailers(request: &Request, framing: Framing) -> LateFields {
     LateFields::Announced(names.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok()).collect())
 }
 
-/// The media type of gRPC, which may have a suffix for its messages.
+/// Media type of gRPC, which may have a suffix for its messages.
 const GRPC: &[u8] = b"application/grpc";
 
 impl LateFields {
-    /// Whether a field with this name, in lower case, is sent: none that belongs before the content (RFC 9110 §6.5.1), or
-    /// to one connection.
+    /// Returns true for trailer names, in lower case, that are sent: none that must precede the content (RFC
+    /// 9110 §6.5.1), or concerns one connection.
     pub(super) fn passes(&self, name: &[u8]) -> bool {
         const FORBIDDEN: [HeaderName; 15] = [
             header::AUTHORIZATION,
@@ -222,7 +231,7 @@ impl LateFields {
 mod tests {
     use super::*;
 
-    fn written(method: &str, target: &str, fields: &[(&str, &str)], size: Size) -> (String, Written) {
+    fn written(method: &str, target: &str, fields: &[(&str, &str)], size: BodySize) -> (String, EncodedHead) {
         let mut request = http::Request::builder().method(method).uri(target);
         for (name, value) in fields {
             request = request.header(*name, *value);
@@ -236,53 +245,53 @@ mod tests {
     #[test]
     fn targets_keep_their_form() {
         for (method, target) in [("GET", "/a%20b?c=d"), ("GET", "/"), ("OPTIONS", "*")] {
-            let (head, _) = written(method, target, &[("host", "app.test"), ("x", "")], Size::None);
+            let (head, _) = written(method, target, &[("host", "app.test"), ("x", "")], BodySize::None);
             assert_eq!(head, format!("{method} {target} HTTP/1.1\r\nhost: app.test\r\nx: \r\n\r\n"));
         }
     }
 
     #[test]
     fn content_is_framed_by_what_is_known_of_it() {
-        use Framing::{Chunked, Length};
+        use OutgoingFraming::{Chunked, Length};
         const CODED: (&str, &str) = ("transfer-encoding", "chunked");
         const FIVE: (&str, &str) = ("content-length", "5");
         let chunked = "transfer-encoding: chunked\r\n";
         let five = "content-length: 5\r\n";
-        type Row<'r> = (&'r str, &'r [(&'r str, &'r str)], Size, &'r str, Framing);
+        type Row<'r> = (&'r str, &'r [(&'r str, &'r str)], BodySize, &'r str, OutgoingFraming);
         let table: &[Row<'_>] = &[
-            ("GET", &[], Size::None, "", Length(0)),
-            ("POST", &[], Size::None, "content-length: 0\r\n", Length(0)),
-            ("PUT", &[], Size::None, "content-length: 0\r\n", Length(0)),
-            ("PATCH", &[], Size::None, "content-length: 0\r\n", Length(0)),
-            ("DELETE", &[], Size::None, "", Length(0)),
-            ("OPTIONS", &[], Size::None, "", Length(0)),
-            ("POST", &[("content-length", "0")], Size::None, "content-length: 0\r\n", Length(0)),
-            ("POST", &[CODED], Size::None, "content-length: 0\r\n", Length(0)),
-            ("DELETE", &[CODED], Size::None, "", Length(0)),
-            ("POST", &[], Size::Exact(5), five, Length(5)),
-            ("POST", &[], Size::Exact(0), "content-length: 0\r\n", Length(0)),
-            ("POST", &[], Size::Unknown, chunked, Chunked),
-            ("GET", &[], Size::Exact(5), five, Length(5)),
-            ("GET", &[], Size::Unknown, "", Length(0)),
-            ("HEAD", &[], Size::Unknown, "", Length(0)),
-            ("GET", &[CODED], Size::Unknown, chunked, Chunked),
-            ("PUT", &[CODED], Size::Exact(5), chunked, Chunked),
-            ("PUT", &[CODED, FIVE], Size::Exact(5), chunked, Chunked),
-            ("PUT", &[FIVE], Size::Unknown, five, Length(5)),
-            ("PUT", &[FIVE, FIVE], Size::Unknown, five, Length(5)),
-            ("PUT", &[FIVE, ("content-length", "6")], Size::Unknown, chunked, Chunked),
-            ("PUT", &[("content-length", "x")], Size::Exact(5), five, Length(5)),
+            ("GET", &[], BodySize::None, "", Length(0)),
+            ("POST", &[], BodySize::None, "content-length: 0\r\n", Length(0)),
+            ("PUT", &[], BodySize::None, "content-length: 0\r\n", Length(0)),
+            ("PATCH", &[], BodySize::None, "content-length: 0\r\n", Length(0)),
+            ("DELETE", &[], BodySize::None, "", Length(0)),
+            ("OPTIONS", &[], BodySize::None, "", Length(0)),
+            ("POST", &[("content-length", "0")], BodySize::None, "content-length: 0\r\n", Length(0)),
+            ("POST", &[CODED], BodySize::None, "content-length: 0\r\n", Length(0)),
+            ("DELETE", &[CODED], BodySize::None, "", Length(0)),
+            ("POST", &[], BodySize::Exact(5), five, Length(5)),
+            ("POST", &[], BodySize::Exact(0), "content-length: 0\r\n", Length(0)),
+            ("POST", &[], BodySize::Unknown, chunked, Chunked),
+            ("GET", &[], BodySize::Exact(5), five, Length(5)),
+            ("GET", &[], BodySize::Unknown, "", Length(0)),
+            ("HEAD", &[], BodySize::Unknown, "", Length(0)),
+            ("GET", &[CODED], BodySize::Unknown, chunked, Chunked),
+            ("PUT", &[CODED], BodySize::Exact(5), chunked, Chunked),
+            ("PUT", &[CODED, FIVE], BodySize::Exact(5), chunked, Chunked),
+            ("PUT", &[FIVE], BodySize::Unknown, five, Length(5)),
+            ("PUT", &[FIVE, FIVE], BodySize::Unknown, five, Length(5)),
+            ("PUT", &[FIVE, ("content-length", "6")], BodySize::Unknown, chunked, Chunked),
+            ("PUT", &[("content-length", "x")], BodySize::Exact(5), five, Length(5)),
             (
                 "PUT",
                 &[("transfer-encoding", "gzip")],
-                Size::Unknown,
+                BodySize::Unknown,
                 "transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n",
                 Chunked,
             ),
             (
                 "PUT",
                 &[("transfer-encoding", "gzip, Chunked")],
-                Size::Unknown,
+                BodySize::Unknown,
                 "transfer-encoding: gzip, Chunked\r\n",
                 Chunked,
             ),
@@ -297,7 +306,7 @@ mod tests {
     #[test]
     fn fields_keep_their_order() {
         let fields = [("a", "1"), ("content-length", "5"), ("b", "2"), ("a", "3"), ("content-length", "5")];
-        let (head, _) = written("POST", "/", &fields, Size::Exact(5));
+        let (head, _) = written("POST", "/", &fields, BodySize::Exact(5));
         assert_eq!(head, "POST / HTTP/1.1\r\na: 1\r\na: 3\r\nb: 2\r\ncontent-length: 5\r\n\r\n");
     }
 
@@ -307,14 +316,14 @@ mod tests {
         let grpc = |value| ("content-type", value);
         let all = ["x-sum", "x-other", "x-more", "content-length", "connection"];
         for (field, size, sent) in [
-            (announced, Size::Unknown, &all[..2]),
-            (announced, Size::Exact(1), &[]),
-            (("x", ""), Size::Unknown, &[]),
-            (grpc("application/grpc"), Size::Unknown, &all[..3]),
-            (grpc("Application/gRPC+proto"), Size::Unknown, &all[..3]),
-            (grpc("application/grpc;x"), Size::Unknown, &all[..3]),
-            (grpc("application/grpc-web"), Size::Unknown, &[]),
-            (grpc("application/grpc"), Size::Exact(1), &[]),
+            (announced, BodySize::Unknown, &all[..2]),
+            (announced, BodySize::Exact(1), &[]),
+            (("x", ""), BodySize::Unknown, &[]),
+            (grpc("application/grpc"), BodySize::Unknown, &all[..3]),
+            (grpc("Application/gRPC+proto"), BodySize::Unknown, &all[..3]),
+            (grpc("application/grpc;x"), BodySize::Unknown, &all[..3]),
+            (grpc("application/grpc-web"), BodySize::Unknown, &[]),
+            (grpc("application/grpc"), BodySize::Exact(1), &[]),
         ] {
             let (_, written) = written("POST", "/", &[field], size);
             let passed: Vec<_> = all.iter().filter(|name| written.trailers.passes(name.as_bytes())).collect();

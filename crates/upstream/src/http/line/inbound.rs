@@ -1,61 +1,63 @@
-//! The way of a response from a server: bytes that have come, heads, and content.
+//! The response of a server: received bytes, heads, and content.
 //!
-//! Heads and content are parts of the buffer that they were read into, and share it: nothing is copied. How much
-//! is read at a time follows what comes, so that large bodies come in few calls and slow ones cost little.
+//! Heads and content are slices of the buffer that they were read into, and share it: nothing is copied. The
+//! size of reads adapts to the data, so that large bodies need few calls and slow ones little memory.
 
 use std::io::IoSliceMut;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use offramp_http::Http1Fault;
 use offramp_http::body::Frame;
 use offramp_http::h1::{
-    Asked, Chunk, Chunks, Http1Fault, Limits, ResponseFault, ResponseFraming, ResponseHead, ResponseReader,
+    Chunk, Chunks, HeadLimits, RequestKind, ResponseFault, ResponseFraming, ResponseHead, ResponseReader,
 };
 use offramp_http::head::{Fields, Response};
 use offramp_net::turn::{Turn, Work};
 
 use super::buffers::ReadBuffers;
-use crate::fault::{Breach, Fault, Violation};
-use crate::link::Link;
+use crate::fault::{Breach, ResponseViolation, UpstreamFault};
+use crate::link::ServerStream;
 
-/// What a head may cost: larger than that of any server that is in its right mind.
-const LIMITS: Limits = Limits { head: 128 * 1024, fields: 256, target: 0, connect: false };
-/// The room for the first read of a response, which most fit into, in bytes.
+/// Bounds on a head, above that of any reasonable server.
+const LIMITS: HeadLimits = HeadLimits { head: 128 * 1024, fields: 256, target: 0, connect: false };
+/// Size of the first read of a response, in bytes, which most responses fit.
 pub const FIRST_READ: usize = 8 * 1024;
-/// The least room for a read.
+/// Minimum size of a read, in bytes.
 const READ_LEAST: usize = 2 * 1024;
-/// The most that one read takes.
+/// Maximum size of a read, in bytes.
 const READ_MOST: usize = 128 * 1024;
-/// By how much reads grow each time that one took all that it could.
+/// Factor by which reads grow after a full one.
 const GROWTH: usize = 4;
-/// So much that is left of a read, as a part of a line of a chunk's size, is copied rather than keep all of it.
+/// Remainders of a read up to this size, such as a part of a chunk-size line, are copied instead of retaining
+/// all of it.
 const LITTLE: usize = 1024;
-/// The room beyond the end of content: a read that does not fill its room knows that nothing more is there.
+/// Space beyond the end of content: a read that does not fill it proves that nothing more is there.
 const BEYOND: u64 = 512;
 
-/// The responses of a connection.
-pub(crate) struct Inbound {
+/// Responses of a connection.
+pub(crate) struct InboundResponses {
     bytes: BytesMut,
-    /// Where the memory for first reads comes from.
+    /// Source of memory for first reads.
     buffers: Rc<ReadBuffers>,
     reader: ResponseReader,
     content: ResponseContent,
-    /// The room for the next read of content.
+    /// Size of the next read of content.
     room: usize,
-    /// The most that a read takes, though at least [`LITTLE`].
+    /// Maximum size of a read, at least [`LITTLE`].
     most: usize,
-    /// How large the memory of `bytes` is at the most, parts of which may have been given out.
+    /// Maximum size of the memory of `bytes`, parts of which may have been returned.
     made: usize,
-    /// Whether a byte of the response has come.
+    /// Set once a byte of the response was received.
     received: bool,
-    /// Whether the connection may be used again behind the response.
+    /// Set if the connection may be reused after the response.
     keep_alive: bool,
-    /// Bounds the chunks that are given out before others have their turn: a read may have thousands.
+    /// Bounds the chunks returned before other tasks run: a read may contain thousands.
     turn: Turn,
 }
 
-/// What is to come of the content.
+/// Content that is still to be read.
 enum ResponseContent {
     Over,
     Length(u64),
@@ -63,15 +65,15 @@ enum ResponseContent {
     UntilClose,
 }
 
-/// A head that has come.
+/// A received head, interim or final.
 pub(crate) struct ServerHead {
     pub(crate) response: Response,
     pub(crate) framing: ResponseFraming,
 }
 
-impl Inbound {
+impl InboundResponses {
     pub(super) fn new(buffers: Rc<ReadBuffers>) -> Self {
-        Inbound {
+        InboundResponses {
             bytes: BytesMut::new(),
             buffers,
             reader: ResponseReader::default(),
@@ -85,33 +87,33 @@ impl Inbound {
         }
     }
 
-    /// A request is sent: what comes is its response.
+    /// Starts a request: what follows is its response.
     pub(super) fn begin(&mut self) {
         self.received = false;
         (self.room, self.most) = (FIRST_READ, READ_MOST);
     }
 
-    /// Whether a byte of the response has come.
+    /// Returns true once a byte of the response was received.
     pub(super) fn has_received(&self) -> bool {
         self.received
     }
 
-    /// Whether the content has ended.
+    /// Returns true once the content has ended.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.content, ResponseContent::Over)
     }
 
-    /// Whether the end of the connection is that of the content.
+    /// Returns true if the end of the connection is that of the content.
     pub(super) fn ends_with_connection(&self) -> bool {
         matches!(self.content, ResponseContent::UntilClose)
     }
 
-    /// Whether the response has ended and nothing but another response can follow.
+    /// Returns true if the response has ended and only another response can follow.
     pub(super) fn is_settled(&self) -> bool {
         self.has_ended() && self.keep_alive && self.bytes.is_empty()
     }
 
-    /// What is known of the length of the rest of the content.
+    /// Remaining length of the content, if known.
     pub(super) fn length(&self) -> Option<u64> {
         match self.content {
             ResponseContent::Over => Some(0),
@@ -120,7 +122,7 @@ impl Inbound {
         }
     }
 
-    /// Gives memory back: all of it, or what few responses need. For a connection on which nothing is to come.
+    /// Releases memory of an idle connection: all of it, or what few responses need.
     pub(super) fn trim(&mut self, all: bool) {
         if self.bytes.is_empty() {
             self.release();
@@ -131,27 +133,27 @@ impl Inbound {
         }
     }
 
-    /// Gives the memory of `bytes`, in which nothing is, to whoever reads next.
+    /// Returns the empty buffer to the pool of buffers.
     fn release(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
-        // What is left of a buffer does not tell how large the whole is.
+        // The remainder of a buffer does not tell the size of the whole.
         if std::mem::take(&mut self.made) <= FIRST_READ {
             self.buffers.put(bytes);
         }
     }
 
-    /// What was read behind a head that changes the protocol.
+    /// Bytes read behind a head that switches the protocol.
     pub(super) fn into_rest(self) -> Bytes {
         self.bytes.freeze()
     }
 
-    /// The next head, final or not.
+    /// Returns the next head, interim or final.
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        link: &mut Link,
-        asked: Asked,
-    ) -> Poll<Result<ServerHead, Fault>> {
+        link: &mut ServerStream,
+        asked: RequestKind,
+    ) -> Poll<Result<ServerHead, UpstreamFault>> {
         loop {
             if !self.bytes.is_empty()
                 && let Some(head) = self.reader.read(&self.bytes, &LIMITS, asked).map_err(bad_head)?
@@ -163,12 +165,12 @@ impl Inbound {
         }
     }
 
-    /// The next frame of the content; `None` is its end.
+    /// Returns the next frame of the content; `None` at its end.
     pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-        link: &mut Link,
-    ) -> Poll<Option<Result<Frame, Fault>>> {
+        link: &mut ServerStream,
+    ) -> Poll<Option<Result<Frame, UpstreamFault>>> {
         let frame = match &self.content {
             ResponseContent::Over => return Poll::Ready(None),
             ResponseContent::Length(left) => ready!(self.poll_length(cx, link, *left)).map(Some),
@@ -181,8 +183,8 @@ impl Inbound {
         Poll::Ready(frame.transpose())
     }
 
-    /// How much memory is held for content that was read and not given out. Memory with next to nothing in it is given
-    /// back: large one at once, and all where content `waits` for its receiver.
+    /// Memory held for content that was read and not returned. Nearly empty memory is released: large memory
+    /// at once, all of it if content `waits` for its receiver.
     pub(super) fn held(&mut self, waits: bool) -> usize {
         if self.bytes.is_empty() {
             if waits {
@@ -191,25 +193,25 @@ impl Inbound {
             return 0;
         }
         if self.bytes.len() <= LITTLE && self.made > if waits { 2 * LITTLE } else { FIRST_READ } {
-            // What is left of a buffer would keep all of it.
+            // The remainder of a buffer would retain all of it.
             self.bytes = BytesMut::from(&self.bytes[..]);
             self.made = self.bytes.len();
         }
         self.made
     }
 
-    /// How large the memory is in which what was given out last lies, at the most.
+    /// Memory retained by the last returned data, at most.
     pub(super) fn made(&self) -> usize {
         self.made
     }
 
-    /// Has reads take about so much at the most.
+    /// Limits the size of reads to about `most` bytes.
     pub(super) fn limit(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// How much of the content can be read with [`Inbound::poll_into`] now: what is left of it, where its length is
-    /// known and none of it has come, and the server sends more at a time than a first read takes.
+    /// Number of content bytes that [`InboundResponses::poll_into`] can read now: the rest of the content, if
+    /// its length is known, none of it is buffered, and the server sends more at a time than a first read.
     pub(super) fn direct(&self) -> u64 {
         match self.content {
             ResponseContent::Length(left) if self.bytes.is_empty() && self.room > FIRST_READ => left,
@@ -217,13 +219,13 @@ impl Inbound {
         }
     }
 
-    /// Reads content straight into `slots`, which have room for [`Inbound::direct`] bytes at the most.
+    /// Reads content into `slots`, which have room for at most [`InboundResponses::direct`] bytes.
     pub(super) fn poll_into(
         &mut self,
         cx: &mut Context<'_>,
-        link: &mut Link,
+        link: &mut ServerStream,
         slots: &mut [IoSliceMut<'_>],
-    ) -> Poll<Result<usize, Fault>> {
+    ) -> Poll<Result<usize, UpstreamFault>> {
         let room: usize = slots.iter().map(|slot| slot.len()).sum();
         let left = self.direct();
         assert!((1..=left).contains(&(room as u64)), "what follows the content is not its reader's");
@@ -231,7 +233,9 @@ impl Inbound {
             Ok(n @ 1..) => n,
             end => {
                 (self.content, self.keep_alive) = (ResponseContent::Over, false);
-                return Poll::Ready(Err(Fault::Aborted(end.map_or_else(Breach::Io, |_| Breach::Closed))));
+                return Poll::Ready(Err(UpstreamFault::Aborted(
+                    end.map_or_else(Breach::Io, |_| Breach::Closed),
+                )));
             }
         };
         if n < room.min(FIRST_READ) {
@@ -245,9 +249,9 @@ impl Inbound {
     fn poll_length(
         &mut self,
         cx: &mut Context<'_>,
-        link: &mut Link,
+        link: &mut ServerStream,
         left: u64,
-    ) -> Poll<Result<Frame, Fault>> {
+    ) -> Poll<Result<Frame, UpstreamFault>> {
         if self.bytes.is_empty() {
             ready!(self.poll_more(cx, link, left))?;
         }
@@ -257,7 +261,11 @@ impl Inbound {
         Poll::Ready(Ok(Frame::Data(self.bytes.split_to(now).freeze())))
     }
 
-    fn poll_chunked(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<Result<Option<Frame>, Fault>> {
+    fn poll_chunked(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: &mut ServerStream,
+    ) -> Poll<Result<Option<Frame>, UpstreamFault>> {
         ready!(self.turn.poll_rest(cx));
         loop {
             let ResponseContent::Chunked(chunks, ahead) = &mut self.content else {
@@ -290,7 +298,7 @@ impl Inbound {
         }
     }
 
-    /// Whether the end of the content is here already is worth knowing with the last of its data.
+    /// Looks for the end of the content behind its last data, so that both are reported together.
     fn look_ahead(&mut self) {
         let ResponseContent::Chunked(chunks, ahead) = &mut self.content else { return };
         match chunks.next(&self.bytes, &LIMITS) {
@@ -303,7 +311,11 @@ impl Inbound {
         }
     }
 
-    fn poll_rest(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<Result<Option<Frame>, Fault>> {
+    fn poll_rest(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: &mut ServerStream,
+    ) -> Poll<Result<Option<Frame>, UpstreamFault>> {
         if self.bytes.is_empty() && !ready!(self.poll_read(cx, link, u64::MAX))? {
             self.content = ResponseContent::Over;
             return Poll::Ready(Ok(None));
@@ -311,34 +323,44 @@ impl Inbound {
         Poll::Ready(Ok(Some(Frame::Data(self.bytes.split().freeze()))))
     }
 
-    /// Reads more of a message that has not ended; `wanted` bytes of it are to come at most.
-    fn poll_more(&mut self, cx: &mut Context<'_>, link: &mut Link, wanted: u64) -> Poll<Result<(), Fault>> {
+    /// Reads more of an unfinished message, of which at most `wanted` bytes are missing.
+    fn poll_more(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: &mut ServerStream,
+        wanted: u64,
+    ) -> Poll<Result<(), UpstreamFault>> {
         if ready!(self.poll_read(cx, link, wanted))? {
             Poll::Ready(Ok(()))
         } else {
-            Poll::Ready(Err(Fault::Aborted(Breach::Closed)))
+            Poll::Ready(Err(UpstreamFault::Aborted(Breach::Closed)))
         }
     }
 
-    /// Reads once; `false` is the end of the stream.
-    fn poll_read(&mut self, cx: &mut Context<'_>, link: &mut Link, wanted: u64) -> Poll<Result<bool, Fault>> {
+    /// Reads once; returns false at the end of the stream.
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: &mut ServerStream,
+        wanted: u64,
+    ) -> Poll<Result<bool, UpstreamFault>> {
         let wanted = usize::try_from(wanted.saturating_add(BEYOND)).unwrap_or(usize::MAX);
         let mut least = READ_LEAST;
         if self.bytes.capacity() == 0 && self.most >= FIRST_READ {
-            // Where there is no memory yet, a first read gets some in one piece.
+            // Without memory, a first read gets a contiguous buffer.
             (self.bytes, self.made, least) = (self.buffers.take(), FIRST_READ, FIRST_READ);
         }
         let least = least.min(self.most.max(LITTLE));
         let room = wanted.clamp(least, self.room.min(self.most).max(least));
         let Poll::Ready(read) = link.poll_read_behind(cx, &mut self.bytes, room) else {
             if self.bytes.is_empty() {
-                // Nothing is held while the server is waited for.
+                // No memory is held while the server is awaited.
                 self.release();
             }
             return Poll::Pending;
         };
-        let n = read.map_err(|error| Fault::Aborted(Breach::Io(error)))?;
-        // Where the memory did not suffice there is other, all of which is ahead.
+        let n = read.map_err(|error| UpstreamFault::Aborted(Breach::Io(error)))?;
+        // If the memory did not suffice it was replaced, and all of it is ahead.
         self.made = self.made.max(self.bytes.capacity());
         if n == room {
             self.room = (self.room * GROWTH).min(READ_MOST);
@@ -346,8 +368,8 @@ impl Inbound {
         Poll::Ready(Ok(n > 0))
     }
 
-    /// A head has come: makes it one that can be passed on.
-    fn head(&mut self, head: &ResponseHead) -> Result<ServerHead, Fault> {
+    /// Converts a complete head to one that can be forwarded.
+    fn head(&mut self, head: &ResponseHead) -> Result<ServerHead, UpstreamFault> {
         let response = Response::load(head, &self.reader, &self.bytes[..head.length]);
         self.bytes.advance(head.length);
         self.reader.clear();
@@ -363,11 +385,11 @@ impl Inbound {
 }
 
 #[cold]
-fn bad_head(fault: ResponseFault) -> Fault {
-    Fault::BadResponse(Violation::Head(fault))
+fn bad_head(fault: ResponseFault) -> UpstreamFault {
+    UpstreamFault::BadResponse(ResponseViolation::Head(fault))
 }
 
 #[cold]
-fn bad_content(fault: Http1Fault) -> Fault {
-    Fault::BadResponse(Violation::Content(fault))
+fn bad_content(fault: Http1Fault) -> UpstreamFault {
+    UpstreamFault::BadResponse(ResponseViolation::Content(fault))
 }

@@ -1,10 +1,10 @@
-//! The order of trying under each policy, by example and by property.
+//! Order of servers under each policy, by example and by property.
 
 use std::num::NonZeroU16;
 
 use proptest::prelude::*;
 
-use super::super::{Candidate, FULL_SHARE, HashKey, key};
+use super::super::{Candidate, FULL_SHARE, HashSource, key};
 use super::*;
 
 fn candidate(weight: u16, backup: bool) -> Candidate {
@@ -24,14 +24,15 @@ fn chooser(servers: &[(u16, bool)], now: Instant) -> Chooser {
 /// All servers in the order in which one request tries them.
 fn order_by(
     state: &mut Chooser,
-    policy: &Policy,
+    policy: &BalancePolicy,
     key: Option<u64>,
     now: Instant,
-    standing: impl Fn(usize) -> Standing,
+    standing: impl Fn(usize) -> ServerStanding,
 ) -> Vec<usize> {
     let mut tried = Tried::default();
     let mut order = Vec::new();
-    while let Picked::Server(index) = state.next(Question { policy, key, tried: &tried, now }, &standing) {
+    while let Picked::Server(index) = state.next(ChoiceParams { policy, key, tried: &tried, now }, &standing)
+    {
         tried.insert(index);
         order.push(index);
     }
@@ -39,7 +40,7 @@ fn order_by(
 }
 
 fn order(state: &mut Chooser, now: Instant) -> Vec<usize> {
-    order_by(state, &Policy::RoundRobin, None, now, |_| Standing::default())
+    order_by(state, &BalancePolicy::RoundRobin, None, now, |_| ServerStanding::default())
 }
 
 fn firsts(state: &mut Chooser, count: usize, now: Instant) -> Vec<usize> {
@@ -67,7 +68,7 @@ fn the_others_follow_in_rotation_and_backups_come_last() {
 }
 
 #[test]
-fn what_fails_is_tried_last_and_backups_step_in() {
+fn failing_servers_are_tried_last_and_backups_step_in() {
     let now = Instant::now();
     let mut state = chooser(&[(1, false), (1, false), (1, true)], now);
     state.note_failure(0, now);
@@ -91,7 +92,7 @@ fn back_off_doubles_to_its_limit_and_success_ends_it() {
     let mut state = chooser(&[(1, false), (1, false)], now);
     for expected in [1, 2, 4, 8, 16, 30, 30] {
         state.note_failure(0, now);
-        // Those that fail with it do not count.
+        // Failures during the back-off are not counted.
         state.note_failure(0, now + second() / 2);
         let end = now + expected * second();
         assert!(state.is_backing_off(0, end - Duration::from_nanos(1)), "{expected} s");
@@ -135,7 +136,7 @@ fn servers() -> impl Strategy<Value = Vec<(u16, bool)>> {
 }
 
 proptest! {
-    /// However it began, each window of one cycle gives every server its weight.
+    /// From any starting point, each window of one cycle gives every server its weight.
     #[test]
     fn shares_are_exact_over_a_cycle(servers in servers(), worker in 0usize..8, skip in 0usize..50) {
         let now = Instant::now();
@@ -153,7 +154,7 @@ proptest! {
         }
     }
 
-    /// Under any course of failures: each server once, working before failing, primaries first.
+    /// After any failures: each server once, working before failing, primaries first.
     #[test]
     fn every_server_is_in_every_order_once(
         servers in servers(),
@@ -174,7 +175,7 @@ proptest! {
         }
     }
 
-    /// After any course of failures, once all work again, no primary waits for ever.
+    /// After any failures, once all work again, no primary starves.
     #[test]
     fn none_starves_after_failures(
         servers in servers(),
@@ -196,7 +197,7 @@ proptest! {
         }
     }
 
-    /// A server that leaves gives away its own keys and no others, whatever the order of the rest.
+    /// A removed server gives away its own keys and no others, whatever the order of the rest.
     #[test]
     fn keys_stay_where_they_are(
         weights in prop::collection::vec(1u16..9, 2..12),
@@ -211,11 +212,11 @@ proptest! {
         let kept: Vec<usize> = (0..servers.len()).rev().filter(|index| *index != leaver).collect();
         let fewer = kept.iter().map(|at| (names[*at].as_str(), candidate(servers[*at].0, false)));
         let mut fewer = Chooser::new(Arc::new(Picker::named(fewer)), 3, now);
-        let policy = Policy::Hash(HashKey::Client);
-        let idle = |_: usize| Standing::default();
+        let policy = BalancePolicy::Hash(HashSource::Client);
+        let idle = |_: usize| ServerStanding::default();
         let down = |at: usize| {
             let usage = if at == leaver { Use::Never } else { Use::Normal };
-            Standing { usage, ..Standing::default() }
+            ServerStanding { usage, ..ServerStanding::default() }
         };
         for key in keys {
             let before = order_by(&mut all, &policy, Some(key), now, idle);
@@ -227,17 +228,17 @@ proptest! {
         }
     }
 
-    /// A full server is passed over for one of its tier; where all of the tier are full, none is chosen.
+    /// A full server is skipped for another one of its tier; if all of the tier are full, none is chosen.
     #[test]
-    fn nobody_is_sent_to_the_full(servers in servers(), fulls in any::<u32>(), which in 0usize..4, key in any::<u64>()) {
+    fn full_servers_are_skipped(servers in servers(), fulls in any::<u32>(), which in 0usize..4, key in any::<u64>()) {
         let now = Instant::now();
         let mut state = chooser(&servers, now);
         let full = |at: usize| fulls >> (at % 32) & 1 == 1;
-        let standing = |at: usize| Standing { full: full(at), ..Standing::default() };
-        let hash = Policy::Hash(HashKey::Client);
-        let policy = [&Policy::RoundRobin, &Policy::LeastConn, &Policy::TwoChoices, &hash][which];
+        let standing = |at: usize| ServerStanding { full: full(at), ..ServerStanding::default() };
+        let hash = BalancePolicy::Hash(HashSource::Client);
+        let policy = [&BalancePolicy::RoundRobin, &BalancePolicy::LeastConn, &BalancePolicy::TwoChoices, &hash][which];
         let tried = Tried::default();
-        let picked = state.next(Question { policy, key: Some(key), tried: &tried, now }, standing);
+        let picked = state.next(ChoiceParams { policy, key: Some(key), tried: &tried, now }, standing);
         let primaries = servers.iter().any(|(_, backup)| !backup);
         let tier: Vec<usize> = (0..servers.len()).filter(|at| servers[*at].1 != primaries).collect();
         match picked {
@@ -255,7 +256,9 @@ fn keys_are_shared_out_by_weight() {
     let mut counts = [0u32; 4];
     for client in 0..8000u32 {
         let key = Some(key(&client.to_be_bytes()));
-        let order = order_by(&mut state, &Policy::Hash(HashKey::Client), key, now, |_| Standing::default());
+        let order = order_by(&mut state, &BalancePolicy::Hash(HashSource::Client), key, now, |_| {
+            ServerStanding::default()
+        });
         counts[order[0]] += 1;
     }
     for (count, expected) in counts.into_iter().zip([1000, 3000, 4000, 0]) {
@@ -273,13 +276,13 @@ fn the_least_loaded_for_its_weight_is_chosen() {
     let now = Instant::now();
     let mut state = chooser(&[(1, false), (4, false), (1, false)], now);
     let mut pick = |loads: [u32; 3]| {
-        let standing = |at: usize| Standing { load: loads[at], ..Standing::default() };
-        order_by(&mut state, &Policy::LeastConn, None, now, standing)[0]
+        let standing = |at: usize| ServerStanding { load: loads[at], ..ServerStanding::default() };
+        order_by(&mut state, &BalancePolicy::LeastConn, None, now, standing)[0]
     };
     assert_eq!(pick([2, 7, 2]), 1);
     assert_eq!(pick([2, 9, 1]), 2);
     assert_eq!(pick([0, 1, 9]), 0);
-    // Where all are equal it goes round by weight.
+    // With equal load it rotates by weight.
     let mut equal: Vec<usize> = (0..6).map(|_| pick([0, 0, 0])).collect();
     equal.sort_unstable();
     assert_eq!(equal, [0, 1, 1, 1, 1, 2]);
@@ -291,20 +294,22 @@ fn two_choices_avoid_the_busiest() {
     let mut state = chooser(&[(1, false), (1, false), (2, false)], now);
     let mut counts = [0; 3];
     for _ in 0..3000 {
-        let standing = |at: usize| Standing { load: [100, 3, 6][at], ..Standing::default() };
-        counts[order_by(&mut state, &Policy::TwoChoices, None, now, standing)[0]] += 1;
+        let standing = |at: usize| ServerStanding { load: [100, 3, 6][at], ..ServerStanding::default() };
+        counts[order_by(&mut state, &BalancePolicy::TwoChoices, None, now, standing)[0]] += 1;
     }
     // The busiest of two distinct ones never wins.
     assert!(counts[0] == 0 && counts[1] > 500 && counts[2] > 500, "{counts:?}");
 }
 
 #[test]
-fn who_returns_gets_its_share_slowly() {
+fn a_returning_server_gets_its_share_slowly() {
     let now = Instant::now();
     let mut state = chooser(&[(1, false), (1, false)], now);
     let mut count = |share: u16| {
-        let standing = |at: usize| Standing { share: [FULL_SHARE, share][at], ..Standing::default() };
-        let picks = (0..320).map(|_| order_by(&mut state, &Policy::RoundRobin, None, now, standing)[0]);
+        let standing =
+            |at: usize| ServerStanding { share: [FULL_SHARE, share][at], ..ServerStanding::default() };
+        let picks =
+            (0..320).map(|_| order_by(&mut state, &BalancePolicy::RoundRobin, None, now, standing)[0]);
         picks.filter(|at| *at == 1).count()
     };
     let counts = [16, 64, 256].map(&mut count);
@@ -313,15 +318,15 @@ fn who_returns_gets_its_share_slowly() {
 }
 
 #[test]
-fn the_down_are_not_tried_and_the_ejected_last() {
+fn down_servers_are_not_tried_and_ejected_ones_last() {
     let now = Instant::now();
     let mut state = chooser(&[(1, false), (1, false), (1, true), (1, false)], now);
     let usage = [Use::Never, Use::LastResort, Use::Normal, Use::Normal];
-    let standing = |at: usize| Standing { usage: usage[at], ..Standing::default() };
-    assert_eq!(order_by(&mut state, &Policy::RoundRobin, None, now, standing), [3, 2, 1]);
+    let standing = |at: usize| ServerStanding { usage: usage[at], ..ServerStanding::default() };
+    assert_eq!(order_by(&mut state, &BalancePolicy::RoundRobin, None, now, standing), [3, 2, 1]);
     let tried = Tried::default();
-    let question = Question { policy: &Policy::RoundRobin, key: None, tried: &tried, now };
-    let gone = |_: usize| Standing { usage: Use::Never, ..Standing::default() };
+    let question = ChoiceParams { policy: &BalancePolicy::RoundRobin, key: None, tried: &tried, now };
+    let gone = |_: usize| ServerStanding { usage: Use::Never, ..ServerStanding::default() };
     assert_eq!(state.next(question, gone), Picked::NoneAlive);
     assert_eq!(chooser(&[], now).next(question, gone), Picked::NoneAlive);
 }

@@ -1,7 +1,7 @@
 //! Known vectors of version 2, and one case per refusal.
 
 use super::*;
-use crate::proxy::{CLIENT_SSL, Endpoint, TlsInfo, Tlv, encode_local_v2, parse};
+use crate::proxy::{CLIENT_SSL, ProxyEndpoint, TlsInfo, Tlv, encode_local_v2, parse};
 
 /// A block with the given bytes behind the signature and the right length.
 fn block(version_command: u8, family_transport: u8, body: &[u8]) -> Vec<u8> {
@@ -11,27 +11,27 @@ fn block(version_command: u8, family_transport: u8, body: &[u8]) -> Vec<u8> {
 
 fn read(bytes: &[u8]) -> Result<Header<'_>, ProxyFault> {
     match parse(bytes) {
-        Step::Done { value, consumed } => {
+        ParseStep::Done { value, consumed } => {
             let length = usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
             assert_eq!(consumed, HEAD + length);
             Ok(value)
         }
-        Step::Reject(fault) => Err(fault),
-        Step::Need(more) => panic!("needs {more} more"),
+        ParseStep::Reject(fault) => Err(fault),
+        ParseStep::Need(more) => panic!("needs {more} more"),
     }
 }
 
 const INET: [u8; 12] = [10, 0, 0, 1, 10, 0, 0, 2, 0x12, 0x34, 0x01, 0xbb];
 
 #[test]
-fn the_layout_of_the_specification() {
+fn layout_of_the_specification() {
     let mut bytes = block(0x21, 0x11, &INET);
     bytes.extend_from_slice(b"the client's bytes");
     let header = read(&bytes).unwrap();
-    assert_eq!((header.version, header.command), (Version::V2, Command::Proxy));
+    assert_eq!((header.version, header.command), (ProxyHeaderVersion::V2, ProxyCommand::Proxy));
     assert_eq!(
         header.addresses,
-        Addresses::Tcp {
+        ProxyAddresses::Tcp {
             source: "10.0.0.1:4660".parse().unwrap(),
             destination: "10.0.0.2:443".parse().unwrap()
         }
@@ -41,7 +41,10 @@ fn the_layout_of_the_specification() {
     let six = [&[0x20, 1][..], &[0; 13], &[7], &[0; 15], &[1], &[0, 80, 0, 81]].concat();
     assert_eq!(
         read(&block(0x21, 0x21, &six)).unwrap().addresses,
-        Addresses::Tcp { source: "[2001::7]:80".parse().unwrap(), destination: "[::1]:81".parse().unwrap() }
+        ProxyAddresses::Tcp {
+            source: "[2001::7]:80".parse().unwrap(),
+            destination: "[::1]:81".parse().unwrap()
+        }
     );
 }
 
@@ -53,18 +56,18 @@ fn unix_paths_are_cut_where_they_end() {
         [(&b"/run/app.sock"[..], &b""[..]), (&b"\0abstract\0name"[..], &full[..]), (&b""[..], &b""[..])]
     {
         let bytes = block(0x21, 0x31, &[field(source), field(destination)].concat());
-        assert_eq!(read(&bytes).unwrap().addresses, Addresses::Unix { source, destination });
+        assert_eq!(read(&bytes).unwrap().addresses, ProxyAddresses::Unix { source, destination });
     }
-    // What follows the end of a path is padding, whatever it is.
+    // Bytes behind the terminator of a path are padding, whatever their value.
     let bytes = block(0x21, 0x31, &[field(b"/a\0rest"), field(b"/b")].concat());
-    assert_eq!(read(&bytes).unwrap().addresses, Addresses::Unix { source: b"/a", destination: b"/b" });
+    assert_eq!(read(&bytes).unwrap().addresses, ProxyAddresses::Unix { source: b"/a", destination: b"/b" });
 }
 
 #[test]
 fn local_skips_the_block_whatever_it_holds() {
     for bytes in [block(0x20, 0, &[]), block(0x20, 0x11, &INET), block(0x20, 0xff, b"\x01\xff\xff")] {
         let header = read(&bytes).unwrap();
-        assert_eq!((header.command, header.addresses), (Command::Local, Addresses::Unspec));
+        assert_eq!((header.command, header.addresses), (ProxyCommand::Local, ProxyAddresses::Unspec));
         assert!(header.tlvs.is_empty());
     }
     let mut out = Vec::new();
@@ -83,7 +86,7 @@ fn an_unspecified_family_or_transport_skips_the_addresses() {
     ] {
         let bytes = block(0x21, family_transport, &body);
         let header = read(&bytes).unwrap();
-        assert_eq!((header.command, header.addresses), (Command::Proxy, Addresses::Unspec));
+        assert_eq!((header.command, header.addresses), (ProxyCommand::Proxy, ProxyAddresses::Unspec));
         assert_eq!(header.tlvs.alpn(), Some(&b"h2"[..]));
     }
     // An address block of unknown size is ignored.
@@ -137,7 +140,7 @@ fn the_checksum_is_verified() {
 }
 
 #[test]
-fn each_refusal_has_its_name() {
+fn faults() {
     use ProxyFault as F;
     let inet = |tlvs: &[u8]| block(0x21, 0x11, &[&INET[..], tlvs].concat());
     let long = u16::try_from(MAX_HEADER - HEAD + 1).unwrap();
@@ -173,68 +176,80 @@ fn each_refusal_has_its_name() {
 }
 
 #[test]
-fn what_is_wrong_in_the_head_is_refused_before_the_rest_came() {
+fn faults_of_the_head_are_reported_before_the_block_is_whole() {
     let bytes = block(0x2f, 0x11, &INET);
-    assert_eq!(parse(&bytes[..12]), Step::Need(4));
-    assert_eq!(parse(&bytes[..13]), Step::Reject(ProxyFault::BadCommand(15)));
+    assert_eq!(parse(&bytes[..12]), ParseStep::Need(4));
+    assert_eq!(parse(&bytes[..13]), ParseStep::Reject(ProxyFault::BadCommand(15)));
     let bytes = block(0x21, 0x11, &INET);
-    assert_eq!(parse(&bytes[..16]), Step::Need(12));
+    assert_eq!(parse(&bytes[..16]), ParseStep::Need(12));
 }
 
 #[test]
-fn writes_what_the_specification_lays_out() {
-    let inet = |text: &str| Endpoint::Inet(text.parse().unwrap());
-    let mut header = Outbound::new(inet("10.0.0.1:4660"), inet("[::ffff:10.0.0.2]:443"));
+fn writes_the_layout_of_the_specification() {
+    let inet = |text: &str| ProxyEndpoint::Inet(text.parse().unwrap());
+    let mut header = OutboundHeader::new(inet("10.0.0.1:4660"), inet("[::ffff:10.0.0.2]:443"));
     header.alpn = Some(b"h2");
     let mut out = b"before".to_vec();
     header.encode_v2(&mut out);
     assert_eq!(&out[..6], b"before");
     assert_eq!(&out[6..], block(0x21, 0x11, &[&INET[..], b"\x01\0\x02h2"].concat()));
 
-    // IPv4 beside IPv6 is written as IPv6.
+    // IPv4 paired with IPv6 is written as IPv6.
     let mut out = Vec::new();
-    Outbound::new(inet("10.0.0.1:1"), inet("[::1]:2")).encode_v2(&mut out);
+    OutboundHeader::new(inet("10.0.0.1:1"), inet("[::1]:2")).encode_v2(&mut out);
     assert_eq!(
         read(&out).unwrap().addresses,
-        Addresses::Tcp {
+        ProxyAddresses::Tcp {
             source: "[::ffff:10.0.0.1]:1".parse().unwrap(),
             destination: "[::1]:2".parse().unwrap()
         }
     );
 
-    // A Unix socket beside an Internet address leaves the vectors alone.
-    let mut header = Outbound::new(Endpoint::Unix(b"/run/a"), inet("[::1]:2"));
+    // A Unix socket paired with an Internet address: only the TLVs are written.
+    let mut header = OutboundHeader::new(ProxyEndpoint::Unix(b"/run/a"), inet("[::1]:2"));
     header.authority = Some("example.org");
     header.crc32c = true;
     let mut out = Vec::new();
     header.encode_v2(&mut out);
     let read = read(&out).unwrap();
-    assert_eq!((read.addresses, read.tlvs.authority()), (Addresses::Unspec, Some("example.org")));
+    assert_eq!((read.addresses, read.tlvs.authority()), (ProxyAddresses::Unspec, Some("example.org")));
 }
 
 #[test]
-fn what_has_no_place_is_left_out_and_the_rest_is_told() {
-    let unnamed = Endpoint::Unix(b"");
+fn fields_without_room_are_omitted_and_the_rest_is_written() {
+    let unnamed = ProxyEndpoint::Unix(b"");
     let (longest, path) = ([b'x'; 108], [b'x'; 109]);
     let huge = vec![0; MAX_HEADER];
     let info = TlsInfo { client: CLIENT_SSL, version: Some("TLSv1.3"), ..TlsInfo::default() };
-    let whole = Outbound {
+    let whole = OutboundHeader {
         alpn: Some(b"h2"),
         authority: Some("a.test"),
         unique_id: Some(b"id"),
         tls: Some(info),
         crc32c: true,
-        ..Outbound::new(Endpoint::Unix(&longest), unnamed)
+        ..OutboundHeader::new(ProxyEndpoint::Unix(&longest), unnamed)
     };
-    let nowhere = [Endpoint::Unix(&path[..]), unnamed];
-    let plain = Addresses::Unix { source: &longest, destination: b"" };
+    let nowhere = [ProxyEndpoint::Unix(&path[..]), unnamed];
+    let plain = ProxyAddresses::Unix { source: &longest, destination: b"" };
     for (header, addresses, expected) in [
         (whole, plain, whole),
-        (Outbound { source: nowhere[0], ..whole }, Addresses::Unspec, whole),
-        (Outbound { destination: nowhere[0], source: nowhere[1], ..whole }, Addresses::Unspec, whole),
-        (Outbound { unique_id: Some(&[0; 129]), ..whole }, plain, Outbound { unique_id: None, ..whole }),
-        (Outbound { alpn: Some(&[0; 70_000]), ..whole }, plain, Outbound { alpn: None, ..whole }),
-        (Outbound { tls: Some(TlsInfo { client_certificate: Some(&huge), ..info }), ..whole }, plain, whole),
+        (OutboundHeader { source: nowhere[0], ..whole }, ProxyAddresses::Unspec, whole),
+        (
+            OutboundHeader { destination: nowhere[0], source: nowhere[1], ..whole },
+            ProxyAddresses::Unspec,
+            whole,
+        ),
+        (
+            OutboundHeader { unique_id: Some(&[0; 129]), ..whole },
+            plain,
+            OutboundHeader { unique_id: None, ..whole },
+        ),
+        (OutboundHeader { alpn: Some(&[0; 70_000]), ..whole }, plain, OutboundHeader { alpn: None, ..whole }),
+        (
+            OutboundHeader { tls: Some(TlsInfo { client_certificate: Some(&huge), ..info }), ..whole },
+            plain,
+            whole,
+        ),
     ] {
         let mut out = b"before".to_vec();
         header.encode_v2(&mut out);

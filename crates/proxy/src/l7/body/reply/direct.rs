@@ -3,12 +3,12 @@
 use std::io::IoSliceMut;
 use std::task::{Context, Poll, ready};
 
-use offramp_upstream::FIRST_READ;
+use offramp_upstream::{FIRST_READ, SentAhead};
 
 use super::{BodyError, Reply, ReplyContent};
 
 impl Reply {
-    /// How many bytes can be read with [`Reply::poll_into`] now; 0 where the next frame has to be asked for.
+    /// The bytes that can be read with [`Reply::poll_into`] now; 0 where the next frame has to be asked for.
     pub(crate) fn direct(&self) -> u64 {
         match &self.content {
             ReplyContent::Server(body) => body.direct(),
@@ -17,12 +17,12 @@ impl Reply {
         }
     }
 
-    /// Whether the first bytes can be read at once, without a wait for a server.
+    /// The first bytes can be read at once, without a wait for a server.
     pub(crate) fn is_at_hand(&self) -> bool {
         matches!(self.content, ReplyContent::File(_))
     }
 
-    /// How much memory is held for what was read and did not come out yet, in bytes. `waits`: content waits for the client.
+    /// Memory held for what was read and did not come out yet, in bytes. `waits`: content waits for the client.
     pub(crate) fn held_memory(&mut self, waits: bool) -> usize {
         match &mut self.content {
             ReplyContent::Server(body) => body.held_memory(waits),
@@ -34,7 +34,7 @@ impl Reply {
         }
     }
 
-    /// How much memory the frame that came last keeps at the most, in bytes, where that is more than the frame.
+    /// Maximum memory that the latest frame keeps, in bytes, if that is more than the frame.
     pub(crate) fn frame_memory(&self) -> usize {
         match &self.content {
             ReplyContent::Server(body) => body.frame_memory(),
@@ -45,9 +45,9 @@ impl Reply {
         }
     }
 
-    /// How much a server that speaks HTTP/2 may have sent ahead, beyond the first read of a response; nothing where no such
-    /// server sends the body, or that is enough.
-    pub(crate) fn ahead(&self) -> Option<usize> {
+    /// Bytes that an HTTP/2 server may send ahead, beyond the first read of a response; `None` for a body from
+    /// elsewhere, and where the first read suffices.
+    pub(crate) fn ahead(&self) -> Option<SentAhead> {
         match &self.content {
             ReplyContent::Server(body) => body.ahead(),
             ReplyContent::Bounded(bounded) => bounded.body.ahead(),
@@ -57,7 +57,7 @@ impl Reply {
         }
     }
 
-    /// How much that may be from now on.
+    /// Sets the number of bytes that may be sent ahead.
     pub(crate) fn set_ahead(&mut self, most: usize) {
         match &mut self.content {
             ReplyContent::Server(body) => body.set_ahead(FIRST_READ + most),

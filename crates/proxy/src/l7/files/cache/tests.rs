@@ -48,9 +48,9 @@ impl Rig {
         fs::write(self.folder.path().join(name), vec![b'x'; size]).unwrap();
     }
 
-    fn ready(&self, name: &str, now: i64) -> Option<Ready> {
+    fn ready(&self, name: &str, now: i64) -> Option<ReadyFile> {
         let file = file::open(&self.root, name, Wait::Allowed).unwrap();
-        let mut ready = Ready::new(&self.files, file, name.to_owned(), None);
+        let mut ready = ReadyFile::new(&self.files, file, name.to_owned(), None);
         ready.settle(now).then_some(ready)
     }
 
@@ -60,18 +60,18 @@ impl Rig {
         self.cache.keep(asked(&files, name), &ready, now, most);
     }
 
-    fn get(&mut self, name: &str, now: u64) -> Kept {
+    fn get(&mut self, name: &str, now: u64) -> CacheState {
         let files = Arc::clone(&self.files);
         self.cache.get(asked(&files, name), now)
     }
 
     fn is_kept(&mut self, name: &str) -> bool {
-        !matches!(self.get(name, 0), Kept::Unknown)
+        !matches!(self.get(name, 0), CacheState::Unknown)
     }
 }
 
-fn asked<'a>(files: &'a Arc<Files>, path: &'a str) -> Asked<'a> {
-    Asked { files, wishes: Wishes::default(), path }
+fn asked<'a>(files: &'a Arc<Files>, path: &'a str) -> FileQuery<'a> {
+    FileQuery { files, wishes: Wishes::default(), path }
 }
 
 #[test]
@@ -82,22 +82,22 @@ fn a_small_file_is_kept_in_memory_and_looked_up_after_a_second() {
     rig.write("large", 64 * 1024 + 1);
     for name in ["a", "empty", "large"] {
         rig.keep(name, 5000, PLENTY);
-        assert!(matches!(rig.get(name, 5000 + FRESH - 1), Kept::Fresh(_)), "{name}");
-        let Kept::Old(ready) = rig.get(name, 5000 + FRESH) else { panic!("{name} is not looked up") };
-        assert_eq!(matches!(ready.content, Content::Memory(_)), name != "large", "{name}");
+        assert!(matches!(rig.get(name, 5000 + FRESH - 1), CacheState::Fresh(_)), "{name}");
+        let CacheState::Old(ready) = rig.get(name, 5000 + FRESH) else { panic!("{name} is not looked up") };
+        assert_eq!(matches!(ready.content, ContentLocation::Memory(_)), name != "large", "{name}");
         // It is the same file: it is good for another second.
         let files = Arc::clone(&rig.files);
         rig.cache.keep(asked(&files, name), &ready, 7000, PLENTY);
-        assert!(matches!(rig.get(name, 7000 + FRESH - 1), Kept::Fresh(_)), "{name}");
+        assert!(matches!(rig.get(name, 7000 + FRESH - 1), CacheState::Fresh(_)), "{name}");
     }
     // Another route, path or wish is another thing.
     let other = files(rig.folder.path());
-    assert!(matches!(rig.cache.get(asked(&other, "a"), 7000), Kept::Unknown));
-    assert!(matches!(rig.get("b", 7000), Kept::Unknown));
+    assert!(matches!(rig.cache.get(asked(&other, "a"), 7000), CacheState::Unknown));
+    assert!(matches!(rig.get("b", 7000), CacheState::Unknown));
     let fields = [("accept-encoding", "gzip")].into_iter().collect();
     let files = Arc::clone(&rig.files);
-    let wishing = Asked { wishes: Wishes::of(&fields), ..asked(&files, "a") };
-    assert!(matches!(rig.cache.get(wishing, 7000), Kept::Unknown));
+    let wishing = FileQuery { wishes: Wishes::of(&fields), ..asked(&files, "a") };
+    assert!(matches!(rig.cache.get(wishing, 7000), CacheState::Unknown));
 }
 
 #[test]
@@ -198,6 +198,6 @@ fn a_file_that_takes_the_place_of_another_is_kept_instead() {
     rig.write("a", 20);
     rig.keep("a", 0, PLENTY);
     assert_eq!((rig.cache.small.slots.len(), rig.cache.open.slots.len()), (1, 0));
-    let Kept::Fresh(ready) = rig.get("a", 0) else { panic!("it is not kept") };
+    let CacheState::Fresh(ready) = rig.get("a", 0) else { panic!("it is not kept") };
     assert_eq!(ready.size(), 20);
 }

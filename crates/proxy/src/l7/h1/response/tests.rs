@@ -4,16 +4,17 @@ use http::StatusCode;
 
 use super::*;
 
-const MODERN: Asked = Asked { head: false, http10: false, keep_alive: true, trailers: false };
-const OLD: Asked = Asked { http10: true, ..MODERN };
-const HEAD: Asked = Asked { head: true, ..MODERN };
-const TRAILED: Asked = Asked { trailers: true, ..MODERN };
+const MODERN: ResponseTraits =
+    ResponseTraits { head: false, http10: false, keep_alive: true, trailers: false };
+const OLD: ResponseTraits = ResponseTraits { http10: true, ..MODERN };
+const HEAD: ResponseTraits = ResponseTraits { head: true, ..MODERN };
+const TRAILED: ResponseTraits = ResponseTraits { trailers: true, ..MODERN };
 
 /// The lines of a head but its date, and what was decided.
 fn written(
-    asked: Asked,
+    asked: ResponseTraits,
     status: u16,
-    size: Size,
+    size: ReplySize,
     keep_alive: bool,
     more: &[(&'static str, &'static str)],
 ) -> (String, Written) {
@@ -33,23 +34,23 @@ fn framings() {
     let length = |left| Framing::Length(left);
     let chunked = || Framing::Chunked { trailers: false };
     let rows = [
-        (MODERN, 200, Size::None, "HTTP/1.1 200 OK | content-length: 0", length(0), true),
-        (MODERN, 200, Size::Exact(7), "HTTP/1.1 200 OK | content-length: 7", length(7), true),
-        (MODERN, 200, Size::Unknown, "HTTP/1.1 200 OK | transfer-encoding: chunked", chunked(), true),
-        (MODERN, 404, Size::Exact(7), "HTTP/1.1 404 Not Found | content-length: 7", length(7), true),
-        (MODERN, 299, Size::None, "HTTP/1.1 299  | content-length: 0", length(0), true),
-        (MODERN, 204, Size::None, "HTTP/1.1 204 No Content", Framing::None, true),
-        (MODERN, 204, Size::Unknown, "HTTP/1.1 204 No Content", Framing::None, true),
-        (MODERN, 304, Size::Exact(7), "HTTP/1.1 304 Not Modified", Framing::None, true),
-        (MODERN, 101, Size::None, "HTTP/1.1 101 Switching Protocols", Framing::None, false),
-        (HEAD, 200, Size::None, "HTTP/1.1 200 OK", Framing::None, true),
-        (HEAD, 200, Size::Exact(7), "HTTP/1.1 200 OK | content-length: 7", Framing::None, true),
-        (HEAD, 200, Size::Unknown, "HTTP/1.1 200 OK", Framing::None, true),
-        (HEAD, 204, Size::Exact(7), "HTTP/1.1 204 No Content", Framing::None, true),
+        (MODERN, 200, ReplySize::None, "HTTP/1.1 200 OK | content-length: 0", length(0), true),
+        (MODERN, 200, ReplySize::Exact(7), "HTTP/1.1 200 OK | content-length: 7", length(7), true),
+        (MODERN, 200, ReplySize::Unknown, "HTTP/1.1 200 OK | transfer-encoding: chunked", chunked(), true),
+        (MODERN, 404, ReplySize::Exact(7), "HTTP/1.1 404 Not Found | content-length: 7", length(7), true),
+        (MODERN, 299, ReplySize::None, "HTTP/1.1 299  | content-length: 0", length(0), true),
+        (MODERN, 204, ReplySize::None, "HTTP/1.1 204 No Content", Framing::None, true),
+        (MODERN, 204, ReplySize::Unknown, "HTTP/1.1 204 No Content", Framing::None, true),
+        (MODERN, 304, ReplySize::Exact(7), "HTTP/1.1 304 Not Modified", Framing::None, true),
+        (MODERN, 101, ReplySize::None, "HTTP/1.1 101 Switching Protocols", Framing::None, false),
+        (HEAD, 200, ReplySize::None, "HTTP/1.1 200 OK", Framing::None, true),
+        (HEAD, 200, ReplySize::Exact(7), "HTTP/1.1 200 OK | content-length: 7", Framing::None, true),
+        (HEAD, 200, ReplySize::Unknown, "HTTP/1.1 200 OK", Framing::None, true),
+        (HEAD, 204, ReplySize::Exact(7), "HTTP/1.1 204 No Content", Framing::None, true),
         (
             OLD,
             200,
-            Size::None,
+            ReplySize::None,
             "HTTP/1.0 200 OK | content-length: 0 | connection: keep-alive",
             length(0),
             true,
@@ -57,13 +58,13 @@ fn framings() {
         (
             OLD,
             200,
-            Size::Exact(7),
+            ReplySize::Exact(7),
             "HTTP/1.0 200 OK | content-length: 7 | connection: keep-alive",
             length(7),
             true,
         ),
-        (OLD, 200, Size::Unknown, "HTTP/1.0 200 OK", Framing::Close, false),
-        (OLD, 204, Size::None, "HTTP/1.0 204 No Content | connection: keep-alive", Framing::None, true),
+        (OLD, 200, ReplySize::Unknown, "HTTP/1.0 200 OK", Framing::Close, false),
+        (OLD, 204, ReplySize::None, "HTTP/1.0 204 No Content | connection: keep-alive", Framing::None, true),
     ];
     for (asked, status, size, text, framing, keep_alive) in rows {
         let expected = (text.to_owned(), Written { framing, keep_alive });
@@ -85,40 +86,41 @@ fn the_last_response_says_so() {
         ),
     ];
     for (asked, fields, text) in rows {
-        let (lines, written) = written(asked, 200, Size::None, false, fields);
+        let (lines, written) = written(asked, 200, ReplySize::None, false, fields);
         assert_eq!((&*lines, written.keep_alive), (text, false));
     }
     // A response that says close is the last one, whatever was meant.
-    let (lines, written) = written(MODERN, 413, Size::None, true, &[("connection", "close")]);
+    let (lines, written) = written(MODERN, 413, ReplySize::None, true, &[("connection", "close")]);
     assert_eq!(lines, "HTTP/1.1 413 Payload Too Large | connection: close | content-length: 0");
     assert!(!written.keep_alive);
-    let (_, written) = self::written(OLD, 101, Size::None, true, &[("connection", "upgrade")]);
+    let (_, written) = self::written(OLD, 101, ReplySize::None, true, &[("connection", "upgrade")]);
     assert!(!written.keep_alive);
 }
 
 #[test]
 fn fields_of_the_server() {
     // Its own length counts where the body tells none; one that is none does not.
-    let (lines, known) = written(MODERN, 200, Size::Unknown, true, &[("content-length", "12"), ("x-a", "b")]);
+    let (lines, known) =
+        written(MODERN, 200, ReplySize::Unknown, true, &[("content-length", "12"), ("x-a", "b")]);
     assert_eq!(
         (&*lines, known.framing),
         ("HTTP/1.1 200 OK | content-length: 12 | x-a: b", Framing::Length(12))
     );
-    let (lines, _) = written(MODERN, 200, Size::Unknown, true, &[("content-length", "+12")]);
+    let (lines, _) = written(MODERN, 200, ReplySize::Unknown, true, &[("content-length", "+12")]);
     assert_eq!(lines, "HTTP/1.1 200 OK | transfer-encoding: chunked");
     // What the body is counts more.
     let fields = [("content-length", "12"), ("transfer-encoding", "gzip, chunked")];
-    let (lines, _) = written(MODERN, 200, Size::Exact(3), true, &fields);
+    let (lines, _) = written(MODERN, 200, ReplySize::Exact(3), true, &fields);
     assert_eq!(lines, "HTTP/1.1 200 OK | content-length: 3");
-    let (lines, _) = written(MODERN, 204, Size::None, true, &fields);
+    let (lines, _) = written(MODERN, 204, ReplySize::None, true, &fields);
     assert_eq!(lines, "HTTP/1.1 204 No Content");
-    let (lines, head) = written(HEAD, 200, Size::None, true, &fields);
+    let (lines, head) = written(HEAD, 200, ReplySize::None, true, &fields);
     assert_eq!((&*lines, head.framing), ("HTTP/1.1 200 OK | content-length: 12", Framing::None));
     // A date is not written twice.
     let mut response = Response::new(StatusCode::OK, ());
     response.fields.append_known(Known::Date, b"then");
     let mut out = Vec::new();
-    super::head(&mut out, &response, Size::None, MODERN, true, &Date::default());
+    super::head(&mut out, &response, ReplySize::None, MODERN, true, &Date::default());
     assert_eq!(out, b"HTTP/1.1 200 OK\r\ndate: then\r\ncontent-length: 0\r\n\r\n");
 }
 
@@ -163,18 +165,18 @@ fn bodies() {
 #[test]
 fn trailers_go_to_clients_that_take_them() {
     let fields = [("trailer", "X-Sum, x-more"), ("trailer", "x-last")];
-    let (lines, taken) = written(TRAILED, 200, Size::Unknown, true, &fields);
+    let (lines, taken) = written(TRAILED, 200, ReplySize::Unknown, true, &fields);
     assert_eq!(
         lines,
         "HTTP/1.1 200 OK | trailer: X-Sum, x-more | trailer: x-last | transfer-encoding: chunked"
     );
     assert_eq!(taken.framing, Framing::Chunked { trailers: true });
-    let (_, unannounced) = written(TRAILED, 200, Size::Unknown, true, &[]);
+    let (_, unannounced) = written(TRAILED, 200, ReplySize::Unknown, true, &[]);
     assert_eq!(unannounced.framing, Framing::Chunked { trailers: true });
-    let (_, unasked) = written(MODERN, 200, Size::Unknown, true, &fields);
+    let (_, unasked) = written(MODERN, 200, ReplySize::Unknown, true, &fields);
     assert_eq!(unasked.framing, Framing::Chunked { trailers: false });
     for (asked, status) in [(OLD, 200), (HEAD, 200), (MODERN, 304)] {
-        let (lines, _) = written(asked, status, Size::Unknown, true, &fields);
+        let (lines, _) = written(asked, status, ReplySize::Unknown, true, &fields);
         assert!(!lines.contains("trailer"), "{lines}");
     }
 }

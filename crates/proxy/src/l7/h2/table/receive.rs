@@ -6,10 +6,10 @@ use offramp_net::clock::coarse_ms;
 use offramp_net::turn::{Turn, Work};
 
 use super::StreamTable;
-use super::slot::Slot;
+use super::slot::{ResetBy, Slot};
 use crate::l7::h2::memory::Account;
 
-/// Who serves requests.
+/// Server of the requests of a connection.
 pub(in crate::l7::h2) trait Requests {
     /// Memory for a head.
     fn head(&mut self) -> Box<Request> {
@@ -24,7 +24,7 @@ pub(in crate::l7::h2) trait Requests {
     /// A request has come on a stream; `end`: it has no content.
     fn serve(&mut self, id: u32, head: Box<Request>, control: ControlData, end: bool);
 
-    /// What all connections of the worker may hold now.
+    /// Bytes that all connections of the worker may hold now.
     fn memory(&self) -> Option<usize> {
         None
     }
@@ -75,26 +75,14 @@ impl<R: Requests> Handler<Slot> for Receiver<'_, R> {
                 slot.begin(size, end);
                 self.requests.serve(id, request, control, end);
             }
-            Event::Data(data) => {
-                slot.put(data);
-                slot.moved = self.now;
-                slot.wake_reader();
-            }
-            Event::End(trailers) => {
-                slot.received_all = true;
-                slot.trailers = trailers.map(Box::new);
-                if slot.reads {
-                    slot.wake_reader();
-                } else {
-                    slot.wake_writer();
-                }
-            }
+            Event::Data(data) => slot.put(data, self.now),
+            Event::End(trailers) => slot.content_ends(trailers),
             Event::Writable => slot.wake_writer(),
-            Event::Reset(Reset::Peer(code) | Reset::GoAway(code)) => slot.end(code, true),
-            Event::Reset(Reset::Violation(violation)) => slot.end(violation.code, false),
-            Event::Reset(Reset::NoRoom) => slot.end(Code::ENHANCE_YOUR_CALM, false),
-            // No client sends them.
-            Event::Interim(_) | Event::Response { .. } => {}
+            Event::Reset(Reset::Peer(code) | Reset::GoAway(code)) => slot.end(code, ResetBy::Client),
+            Event::Reset(Reset::Violation(violation)) => slot.end(violation.code, ResetBy::Proxy),
+            Event::Reset(Reset::NoRoom) => slot.end(Code::ENHANCE_YOUR_CALM, ResetBy::Proxy),
+            // Clients send no responses, and the connection sets their windows itself.
+            Event::Interim(_) | Event::Response { .. } | Event::Stalled(_) => {}
         }
     }
 
@@ -126,7 +114,7 @@ impl<R: Requests> Handler<Slot> for Receiver<'_, R> {
     fn admit_trailers(&mut self, slot: &mut Slot, size: usize, streams: usize) -> bool {
         let has_room = streams <= 1 || !self.account.has_many_fields(size);
         if has_room {
-            slot.fields += size as u32;
+            slot.budget.fields += size as u32;
             self.account.more_fields(size);
         }
         has_room

@@ -15,6 +15,7 @@ use offramp_net::turn::Turn;
 use offramp_upstream::FIRST_READ;
 use proptest::prelude::*;
 
+use super::slot::RequestSide;
 use super::{CONNECTION_WINDOW, Requests, Shared, StreamTable};
 use crate::l7::h2::handle::{Incoming, Respond};
 use crate::l7::h2::memory::{
@@ -345,10 +346,15 @@ impl World {
         let table = &mut *self.table.borrow_mut();
         let (mut unread, mut held) = (0, 0);
         for (_, slot) in table.connection.streams() {
-            let behind = slot.behind.iter().flat_map(|behind| behind.iter());
-            let content = slot.unread.len() + behind.map(BytesMut::len).sum::<usize>();
+            let content = match &slot.request {
+                RequestSide::Read(all) => {
+                    let behind = all.behind.iter().flat_map(|behind| behind.iter());
+                    all.content.len() + behind.map(BytesMut::len).sum::<usize>()
+                }
+                RequestSide::Dropped | RequestSide::Over => 0,
+            };
             unread += content;
-            held += STREAM + (slot.fields + slot.piece) as usize + content;
+            held += STREAM + (slot.budget.fields + slot.budget.piece) as usize + content;
         }
         assert_eq!(table.connection.unreleased(), unread, "each byte that came is given back once");
         assert_eq!(table.account.used(), held, "what is held is counted");
@@ -386,7 +392,7 @@ proptest! {
             world.table.borrow_mut().end_lingering(world.now + later);
         }
         let table = world.table.borrow();
-        prop_assert!(table.is_empty() && table.hungry.is_empty());
+        prop_assert!(table.is_empty() && table.read_queue.is_empty());
         prop_assert_eq!(table.connection.open_streams(), 0);
         // What a frame that broke a rule brought is forgotten with the connection.
         prop_assert!(!in_order || table.account.used() == 0);
@@ -468,7 +474,7 @@ fn heads_that_nobody_takes_do_not_pile_up() {
     let cx = &mut Context::from_waker(&waker);
     let large = vec![b'x'; 30_000];
     let mut answer = |at: usize| {
-        let begins = streams[at].poll_calm(cx).is_ready();
+        let begins = streams[at].poll_writable(cx).is_ready();
         if begins {
             let fields = [("etag", &large)].into_iter().collect();
             streams[at].head(StatusCode::OK, &fields, ends(true)).unwrap();

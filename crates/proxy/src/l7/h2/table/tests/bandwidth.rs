@@ -16,8 +16,8 @@ fn streams(count: u32) -> (Shared, Vec<Respond>) {
     (table, streams)
 }
 
-fn appetite(stream: &Respond) -> Poll<usize> {
-    stream.poll_appetite(&mut Context::from_waker(Waker::noop()), true)
+fn read_budget(stream: &Respond) -> Poll<usize> {
+    stream.poll_read_budget(&mut Context::from_waker(Waker::noop()), true)
 }
 
 /// Whatever waits for a bandwidth, others read large pieces as if it were not there.
@@ -27,21 +27,21 @@ fn what_waits_for_bandwidth_takes_no_turns() {
     let (slow, fast) = streams.split_at(12);
     slow.iter().for_each(Respond::pace);
     slow.iter().for_each(|stream| stream.holds(READ));
-    assert_eq!((appetite(&fast[0]), appetite(&fast[1])), (Poll::Ready(PIECE), Poll::Ready(PIECE)));
+    assert_eq!((read_budget(&fast[0]), read_budget(&fast[1])), (Poll::Ready(PIECE), Poll::Ready(PIECE)));
     fast[0].holds(PIECES);
-    assert!(appetite(&fast[1]).is_pending(), "its turn comes behind another of the others");
+    assert!(read_budget(&fast[1]).is_pending(), "its turn comes behind another of the others");
     // And those that wait take no turn themselves.
-    assert_eq!(appetite(&slow[0]), Poll::Ready(LITTLE));
+    assert_eq!(read_budget(&slow[0]), Poll::Ready(LITTLE));
     assert_eq!(table.borrow().first_read(), LITTLE);
     slow[1..].iter().for_each(|stream| stream.holds(0));
-    assert_eq!(appetite(&slow[1]), Poll::Ready(PACED_READS / 14));
+    assert_eq!(read_budget(&slow[1]), Poll::Ready(PACED_READS / 14));
     assert_eq!(table.borrow().first_read(), usize::MAX);
     // Nobody waits for a piece that leaves when its time comes.
     receive(&table, &frame(Kind::ResetStream, 0, 25, &[0, 0, 0, 8])).unwrap();
     assert_eq!(table.borrow().account.used(), 14 * UNIT + READ + PIECES);
     let mut streams = streams;
     drop(streams.remove(12));
-    assert_eq!(appetite(&streams[12]), Poll::Ready(PIECE));
+    assert_eq!(read_budget(&streams[12]), Poll::Ready(PIECE));
     drop(streams);
     assert_eq!(table.borrow().account.used(), 0);
 }
@@ -54,7 +54,7 @@ fn what_waits_for_bandwidth_is_bounded() {
     let mut held = 0;
     for (at, stream) in streams.iter().enumerate() {
         let first = table.borrow().first_read().min(FIRST_READ);
-        let Poll::Ready(most) = appetite(stream) else { panic!("{at} waits") };
+        let Poll::Ready(most) = read_budget(stream) else { panic!("{at} waits") };
         // Some begin with a first read, and some have servers that were slow to give it.
         let read = if at % 2 == 0 { first } else { most };
         assert!((LITTLE..=READ).contains(&read));
@@ -66,7 +66,7 @@ fn what_waits_for_bandwidth_is_bounded() {
     // In the long run all have the same.
     streams.iter().for_each(|stream| stream.holds(0));
     for stream in &streams {
-        assert_eq!(appetite(stream), Poll::Ready(PACED_READS / 100));
+        assert_eq!(read_budget(stream), Poll::Ready(PACED_READS / 100));
         stream.holds(PACED_READS / 100);
     }
 }

@@ -25,7 +25,7 @@ fn what_a_connection_can_hold_is_known() {
     assert!(held + 2 * PACED <= MOST_PACED);
 }
 
-/// What docs/http.md and the table of docs/http-internals.md say of it.
+/// The figure in docs/reference/http.md and in the table of docs/inside/http.md.
 const MOST: usize = 1900 * 1024;
 const MOST_WITH_WINDOW: usize = 2924 * 1024;
 const MOST_PACED: usize = 2284 * 1024;
@@ -36,14 +36,14 @@ fn servers_send_ahead_for_a_connection_and_not_for_each_stream() {
     let memory = Rc::default();
     let table = table(100, Account::new(&memory, 1 << 30));
     let (first, second) = (opened(&table, 1, 0).unwrap(), opened(&table, 3, 0).unwrap());
-    assert_eq!((first.ahead(0), second.ahead(0)), (AHEAD, AHEAD));
-    assert_eq!(first.ahead(AHEAD - 1000), AHEAD, "what it has, it may keep");
-    assert_eq!((second.ahead(0), second.ahead(1000)), (1000, 1000));
+    assert_eq!((first.has_ahead(0), second.has_ahead(0)), (AHEAD, AHEAD));
+    assert_eq!(first.has_ahead(AHEAD - 1000), AHEAD, "what it has, it may keep");
+    assert_eq!((second.has_ahead(0), second.has_ahead(1000)), (1000, 1000));
     assert_eq!(table.borrow().account.used(), 2 * UNIT + AHEAD);
     drop(first);
-    assert_eq!(second.ahead(1000), AHEAD);
+    assert_eq!(second.has_ahead(1000), AHEAD);
     table.borrow().account.limit(UNIT + 3000);
-    assert_eq!(second.ahead(1000), 3000, "the worker has no more");
+    assert_eq!(second.has_ahead(1000), 3000, "the worker has no more");
     drop(second);
     assert_eq!(table.borrow().account.used(), 0);
 }
@@ -64,7 +64,7 @@ fn little_is_read_where_many_responses_wait() {
     }
     assert_eq!(waiting, FIRST_READS + (100 - FIRST_READS / FIRST_READ) * LITTLE);
     assert_eq!(table.borrow().account.used(), 100 * UNIT + waiting);
-    assert_eq!(table.borrow().account.appetite(1), Some(PIECE), "large pieces have a bound of their own");
+    assert_eq!(table.borrow().account.read_budget(1), Some(PIECE), "large pieces have a bound of their own");
     streams.iter().for_each(|stream| stream.holds(0));
     assert_eq!(table.borrow().first_read(), usize::MAX);
     table.borrow().account.limit(100 * UNIT + FIRST_READ - 1);

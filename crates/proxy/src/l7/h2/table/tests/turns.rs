@@ -17,9 +17,9 @@ fn large_pieces_wait_for_each_other() {
     let streams: Vec<_> = (0..5).map(|n| opened(&table, 1 + 2 * n, 0).unwrap()).collect();
     let woken: [Arc<Woken>; 5] = std::array::from_fn(|_| Arc::default());
     let sized = std::cell::Cell::new(false);
-    let appetite = |at: usize| {
+    let read_budget = |at: usize| {
         let waker = Waker::from(Arc::clone(&woken[at]));
-        streams[at].poll_appetite(&mut Context::from_waker(&waker), sized.get())
+        streams[at].poll_read_budget(&mut Context::from_waker(&waker), sized.get())
     };
     let since = |at: usize| woken[at].0.swap(0, Relaxed);
     let say = |at: usize, n: usize| {
@@ -29,43 +29,43 @@ fn large_pieces_wait_for_each_other() {
     (0..4).for_each(|at| say(at, 10));
     for (holder, piece) in [(0, PIECE), (1, 2 * SMALL_PIECE)] {
         assert_eq!(
-            appetite(holder),
+            read_budget(holder),
             Poll::Ready(piece),
             "there is room for a smaller one beside the largest"
         );
         streams[holder].holds(piece);
     }
-    assert!(appetite(2).is_pending() && appetite(3).is_pending());
-    assert_eq!(appetite(4), Poll::Ready(16_384), "it begins");
+    assert!(read_budget(2).is_pending() && read_budget(3).is_pending());
+    assert_eq!(read_budget(4), Poll::Ready(16_384), "it begins");
     // One leaves: the first that waits goes on, and then the second, as the first finds nothing to read.
     streams[0].holds(0);
     assert_eq!((since(2), since(3)), (1, 0));
-    assert_eq!(appetite(2), Poll::Ready(PIECE));
+    assert_eq!(read_budget(2), Poll::Ready(PIECE));
     streams[2].holds(0);
     assert_eq!(since(3), 1);
-    assert_eq!(appetite(3), Poll::Ready(PIECE));
+    assert_eq!(read_budget(3), Poll::Ready(PIECE));
     streams[3].holds(PIECE);
     // The client lets neither of those go on that have pieces: others are not to wait for them.
-    assert!(appetite(2).is_pending());
+    assert!(read_budget(2).is_pending());
     for holder in [1, 3] {
         assert_eq!(since(2), 0);
         say(holder, WINDOW as usize - 10);
     }
     assert_eq!(since(2), 1);
-    assert_eq!(appetite(2), Poll::Ready(16_384));
+    assert_eq!(read_budget(2), Poll::Ready(16_384));
     // Without a window of the connection only those read that may be at their end.
     say(0, 100_000);
-    assert_eq!(appetite(2), Poll::Ready(1));
+    assert_eq!(read_budget(2), Poll::Ready(1));
     sized.set(true);
-    assert!(appetite(2).is_pending());
+    assert!(read_budget(2).is_pending());
     streams[4].let_others_read();
     assert_eq!(since(2), 0);
     receive(&table, &window(0, WINDOW)).unwrap();
     assert_eq!(since(2), 1);
-    assert_eq!(appetite(2), Poll::Ready(16_384));
+    assert_eq!(read_budget(2), Poll::Ready(16_384));
     // A stream that ends makes room, too.
     drop(streams);
-    assert!(table.borrow().hungry.is_empty());
+    assert!(table.borrow().read_queue.is_empty());
     assert_eq!(table.borrow().account.used(), 0);
 }
 

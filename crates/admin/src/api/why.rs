@@ -1,0 +1,126 @@
+//! `GET /v1/why`: questions, and what is known for their answers.
+
+use offramp_config::model::Cidr;
+use offramp_control::InForce;
+use offramp_net::Address;
+use offramp_observe::facts::Cause;
+use serde_json::Value;
+
+use super::query::{Parameter, ParameterKind, QueryParameters};
+use super::{Control, ProblemDetails, logs};
+use crate::why::{self, HandshakeQuestion, WhyAnswer, WhyState};
+
+pub(super) const ASKED: &[Parameter] = &[
+    Parameter {
+        name: "about",
+        kind: ParameterKind::Text,
+        doc: "The question: `url`, `not-routed`, `502`, `slow`, `client`, `request`, `handshake`, or any text with `cause` or `limit`",
+    },
+    Parameter { name: "url", kind: ParameterKind::Text, doc: "The URL whose way is asked for" },
+    Parameter {
+        name: "backend",
+        kind: ParameterKind::Text,
+        doc: "The backend, or the server that a route names",
+    },
+    Parameter {
+        name: "host",
+        kind: ParameterKind::Text,
+        doc: "For `502`: the host whose route is asked for; for `slow`: the host whose requests are looked at; for `handshake`: the host, or host and port, that the client connects to",
+    },
+    Parameter {
+        name: "as",
+        kind: ParameterKind::Text,
+        doc: "For `handshake`: a well-known client, such as `openssl 1.0.2` or `chrome`",
+    },
+    Parameter {
+        name: "hello",
+        kind: ParameterKind::Text,
+        doc: "For `handshake`: a ClientHello in hexadecimal or base64",
+    },
+    Parameter {
+        name: "client",
+        kind: ParameterKind::Network,
+        doc: "For `client`: the address; for `handshake`: the address of the client, for rules by address",
+    },
+    Parameter {
+        name: "since",
+        kind: ParameterKind::When,
+        doc: "For `slow` and `client`: only requests from this time on, such as 10m ago; by default 1h",
+    },
+    Parameter { name: "request", kind: ParameterKind::Text, doc: "The id of a stored request" },
+    Parameter { name: "cause", kind: ParameterKind::Text, doc: "The name of a cause" },
+    Parameter { name: "limit", kind: ParameterKind::Text, doc: "The name of the cause of a limit" },
+];
+
+pub(super) async fn answer(control: &Control, query: &QueryParameters) -> Result<Value, ProblemDetails> {
+    let needs = |name: &str| {
+        query.text(name).ok_or_else(|| ProblemDetails::wrong(format!("this question needs `{name}`")))
+    };
+    let about = needs("about")?;
+    if let Some(name) = query.text("cause").or(query.text("limit")) {
+        let known = Cause::ALL.into_iter().map(Cause::name);
+        let question = QUESTIONS.into_iter().find(|question| *question == about).unwrap_or("cause");
+        let answer = why::cause(question, name, &control.view.figures().counters.totals());
+        return match answer {
+            Some(answer) => Ok(answer.into_json()),
+            None => Err(ProblemDetails::unknown("cause", name, known)),
+        };
+    }
+    let (in_force, backends) = (control.view.in_force(), control.view.backends());
+    let state = WhyState { config: &in_force.config, backends: &backends };
+    let answer = match about {
+        "url" => why::url("url", state, needs("url")?).map_err(ProblemDetails::wrong)?,
+        "not-routed" => why::url("not-routed", state, needs("url")?).map_err(ProblemDetails::wrong)?,
+        "502" if query.text("backend").is_none() && query.text("host").is_some() => {
+            let url = format!("https://{}/", needs("host")?);
+            why::url("502", state, &url).map_err(ProblemDetails::wrong)?
+        }
+        "502" => {
+            let name = query.text("backend");
+            why::bad_gateway(state, name).map_err(|_| {
+                let known = backends.iter().map(|backend| backend.name.as_str());
+                ProblemDetails::unknown("backend", name.unwrap_or_default(), known)
+            })?
+        }
+        "handshake" => handshake(control, &in_force, query)?,
+        "slow" => {
+            let rows = logs::newest(control, query, &why::slow::COLUMNS, why::slow::ROWS).await?;
+            why::slow::slow(query.text("host"), since(query), &rows)
+        }
+        "client" => {
+            let client = needs("client")?;
+            let rows = logs::newest(control, query, &why::client::COLUMNS, why::slow::ROWS).await?;
+            why::client::client(client, since(query), &rows, &control.view.limit_refusals())
+        }
+        "request" => why::request(&logs::request(control, needs("request")?).await?),
+        other => return Err(ProblemDetails::unknown("question", other, QUESTIONS)),
+    };
+    Ok(answer.into_json())
+}
+
+fn handshake(
+    control: &Control,
+    in_force: &InForce,
+    query: &QueryParameters,
+) -> Result<WhyAnswer, ProblemDetails> {
+    let question = HandshakeQuestion::read(query.text("host"), query.text("as"), query.text("hello"));
+    let question = question.map_err(ProblemDetails::wrong)?;
+    let port = |(name, address): &(String, Address)| match address {
+        Address::Tcp(address) => Some((name.clone(), address.port())),
+        Address::Unix(_) => None,
+    };
+    let bound: Vec<(String, u16)> = in_force.listening.iter().filter_map(port).collect();
+    let found = question.listener(&in_force.config, &bound);
+    let client = query.text("client").and_then(|text| text.parse::<Cidr>().ok()).map(Cidr::address);
+    let trial = found
+        .and_then(|found| control.view.rehearse(found.listener.name.as_str(), question.records(), client));
+    Ok(why::handshake(&in_force.config, &question, found, trial.as_ref()))
+}
+
+/// The questions that are answered.
+const QUESTIONS: [&str; 7] = ["url", "not-routed", "502", "slow", "client", "request", "handshake"];
+
+/// The time from which stored requests are taken, for people.
+fn since(query: &QueryParameters) -> &str {
+    query.text("since").unwrap_or("1h")
+}

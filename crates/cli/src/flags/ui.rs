@@ -1,0 +1,58 @@
+//! Arguments of `offramp ui`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+
+use super::ctl::{AdminAddress, CtlOptions, time};
+use crate::listen::ListenArgument;
+
+/// Arguments of `offramp ui`.
+#[derive(Debug, Args)]
+pub(crate) struct Ui {
+    /// Print the link, and open no browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    /// The address to listen on: a port of this machine, or an address and a port; other machines need --cert
+    ///
+    /// From another machine, ssh -L 9902:127.0.0.1:9902 HOST leads to `offramp ui --no-open --listen 9902` there.
+    #[arg(long, short, value_name = "ADDR", default_value = "0", value_parser = ListenArgument::parse)]
+    pub(crate) listen: ListenArgument,
+    /// A certificate chain in PEM, for https; its key may be in the same file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of --cert in PEM
+    #[arg(long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
+    pub(crate) key: Option<PathBuf>,
+    /// The time to go on after the page was closed, such as 10m
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time)]
+    pub(crate) linger: Duration,
+    /// The admin interface: unix:/path, 127.0.0.1:9901 or https://host:9901 [default: that of the configuration]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) admin: Option<AdminAddress>,
+    /// The PEM file with the authorities that the certificate of https:// is checked against [default: the system's]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cacert: Option<PathBuf>,
+    /// The file with the token that a TCP address asks for [default: that of the configuration]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The configuration that the running Offramp was started with [default: ./offramp.toml, else
+    /// /etc/offramp/offramp.toml]
+    #[arg(long = "config", short = 'c', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl Ui {
+    /// Options for reaching the admin interface.
+    pub(crate) fn reach(&self) -> CtlOptions {
+        CtlOptions {
+            admin: self.admin.clone(),
+            cacert: self.cacert.clone(),
+            token_file: self.token_file.clone(),
+            config: self.config.clone(),
+            json: false,
+            timeout: None,
+        }
+    }
+}

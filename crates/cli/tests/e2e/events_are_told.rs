@@ -1,0 +1,317 @@
+//! Receivers of notifications are told of servers that go down and come back, in the form that each expects.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Output;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+
+use offramp_testkit::process::Source;
+use serde_json::Value;
+
+use crate::open_connections_are_shown_and_closed::ctl;
+use crate::support::figures::Page;
+use crate::support::instance::{Home, Instance};
+use crate::support::offramp::{output, stderr, stdout};
+use crate::support::upgrade::Upgraded;
+
+/// A listener of HTTP without TLS, and no more.
+const PLAIN: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\ntls = false\n";
+
+/// The status of an answer that never comes.
+const SILENT: u16 = 0;
+
+/// A server that keeps the requests that it gets, and answers each with a status of the test's choice.
+struct Site {
+    address: SocketAddr,
+    status: Arc<AtomicU16>,
+    requests: Arc<Mutex<Vec<Told>>>,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+struct Told {
+    /// The request line and the fields, in lower case.
+    head: String,
+    body: String,
+}
+
+impl Told {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+}
+
+impl Site {
+    fn start(status: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (status, requests) = (Arc::new(AtomicU16::new(status)), Arc::<Mutex<Vec<Told>>>::default());
+        let (answer, kept) = (Arc::clone(&status), Arc::clone(&requests));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (answer, kept) = (Arc::clone(&answer), Arc::clone(&kept));
+                std::thread::spawn(move || serve(&stream.unwrap(), &answer, &kept));
+            }
+        });
+        Self { address, status, requests }
+    }
+
+    fn answers(&self, status: u16) {
+        self.status.store(status, Ordering::Relaxed);
+    }
+
+    fn requests(&self) -> Vec<Told> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    /// Waits for the request of this number, from 0.
+    fn request(&self, instance: &Instance, number: usize) -> Told {
+        instance.until(&format!("request {number}"), || self.requests().get(number).cloned())
+    }
+}
+
+fn serve(mut stream: &TcpStream, status: &AtomicU16, requests: &Mutex<Vec<Told>>) {
+    let mut read = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        // A prober or a client may go.
+        if read.read_line(&mut line).unwrap_or(0) == 0 {
+            return;
+        }
+        let line = line.trim_end().to_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.strip_prefix("content-length: ") {
+            length = value.parse().unwrap();
+        }
+        head.push_str(&line);
+        head.push('\n');
+    }
+    let mut body = vec![0; length];
+    read.read_exact(&mut body).unwrap();
+    requests.lock().unwrap().push(Told { head, body: String::from_utf8(body).unwrap() });
+    match status.load(Ordering::Relaxed) {
+        // Until the client gives up.
+        SILENT => drop(read.read(&mut [0])),
+        status => {
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status} X\r\nContent-Length: 2\r\nConnection: close\r\nLocation: /elsewhere\r\n\r\nok"
+            );
+        }
+    }
+}
+
+/// A backend with health checks that notice within a moment.
+fn backend(server: SocketAddr) -> String {
+    format!(
+        "[[route]]\nbackend = \"app\"\n[backend.app]\nservers = [\"{server}\"]\n\
+         health = {{ path = \"/up\", interval = \"100ms\", timeout = \"1s\", rise = 1, fall = 1 }}\n"
+    )
+}
+
+fn receiver(name: &str, url: &str, more: &str) -> String {
+    format!("[[notify]]\nname = \"{name}\"\nurl = \"{url}\"\ngroup = \"0s\"\nrest = \"0s\"\n{more}")
+}
+
+fn test(instance: &Instance, more: &[&str]) -> Output {
+    let mut arguments = vec!["notify", "test", "-c", "offramp.toml"];
+    arguments.extend(more);
+    output(instance.home.path(), &arguments)
+}
+
+/// The only event of a message in JSON: its kind, its state and what it is about.
+fn event(told: &Told) -> [String; 3] {
+    let json = told.json();
+    assert_eq!(json["events"].as_array().map(Vec::len), Some(1), "{json}");
+    ["kind", "state", "about"].map(|key| json["events"][0][key].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_server_is_told_down_and_up_and_a_receiver_that_fails_is_tried_again() {
+    let (app, hook) = (Site::start(200), Site::start(500));
+    let url = format!("http://{}/hook?key=hidden", hook.address);
+    let instance = Home::new().run(&format!(
+        "{PLAIN}{}{}[metrics]\naddress = \"127.0.0.1:0\"\n",
+        backend(app.address),
+        receiver("one", &url, "on = [\"server\", \"change\"]\n")
+    ));
+    app.answers(503);
+    let first = hook.request(&instance, 0);
+    let about = format!("app {}", app.address);
+    assert_eq!(event(&first), ["server", "begins", &about]);
+    assert!(first.head.starts_with("post /hook?key=hidden http/1.1\n"), "{}", first.head);
+    assert!(first.json()["text"].as_str().unwrap().contains("it fails its health checks: "), "{first:?}");
+
+    hook.answers(200);
+    let again = hook.request(&instance, 1);
+    assert_eq!((again.body, again.head), (first.body, first.head), "the same message is sent again");
+    app.answers(200);
+    assert_eq!(event(&hook.request(&instance, 2)), ["server", "ends", &about]);
+    let page = instance.until("the last answer", || {
+        let page = Page::scrape(instance.metrics());
+        let count =
+            |result| page.get(&format!("offramp_notifications_total{{name=\"one\",result=\"{result}\"}}"));
+        (count("sent") == 2.0).then(|| [count("retried"), count("refused"), count("dropped")])
+    });
+    assert_eq!(page, [1.0, 0.0, 0.0]);
+
+    // A reload changes receivers, and is told itself to who wants to know.
+    let other = Site::start(200);
+    let file = instance.home.file("offramp.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let url = format!("http://{}/", other.address);
+    fs::write(&file, format!("{text}{}", receiver("two", &url, "on = [\"server\"]\n"))).unwrap();
+    assert!(ctl(&instance, &["reload"]).status.success());
+    let change = hook.request(&instance, 3);
+    assert_eq!(event(&change), ["change", "happened", "to version 2"]);
+    assert!(change.body.contains("notify two: added"), "{}", change.body);
+    app.answers(503);
+    assert_eq!(event(&other.request(&instance, 0)), ["server", "begins", &about]);
+
+    let list = stdout(&output(instance.home.path(), &["notify", "list", "-c", "offramp.toml"]));
+    assert!(list.starts_with("NAME") && list.contains(&format!("http://{}", hook.address)), "{list}");
+    let log = instance.process.lines(Source::Stderr).join("\n");
+    assert!(log.contains("cannot send notifications; will try again"), "{log}");
+    assert!(log.contains("notifications are taken again"), "{log}");
+    assert!(!log.contains("hidden") && !list.contains("hidden"), "{log}{list}");
+    instance.stop();
+}
+
+/// Every form, over TLS with secrets from files and over plain HTTP, by messages that an operator asks for.
+#[test]
+fn each_receiver_gets_its_form() {
+    let (app, hook) = (Site::start(200), Site::start(200));
+    let front = Instance::before(hook.address);
+    let home = Home::new();
+    fs::copy(front.home.ca.certificate(), home.file("front-ca.pem")).unwrap();
+    fs::write(home.file("url"), format!("https://localhost:{}/T0/B0/secret\n", front.address().port()))
+        .unwrap();
+    fs::write(home.file("token"), "syt_token\n").unwrap();
+    let url = format!("http://{}", hook.address);
+    let room = format!("{url}/rooms/!a:b/send/m.room.message");
+    let instance = home.run(&format!(
+        "{PLAIN}{}[[notify]]\nname = \"slack\"\nurl_file = \"url\"\nca = \"front-ca.pem\"\nformat = \"slack\"\n{}{}{}{}",
+        backend(app.address),
+        receiver("ntfy", &url, "format = \"ntfy\"\ntoken_file = \"token\"\n"),
+        receiver("matrix", &room, "format = \"matrix\"\ntoken_file = \"token\"\n"),
+        receiver("own", &url, "body = '{\"msg\": \"{title}\\n{text}\", \"n\": {count}, \"kind\": \"{kind}\"}'\n"),
+        receiver("away", "http://127.0.0.1:1/", ""),
+    ));
+    let said = test(&instance, &["slack"]);
+    assert_eq!((stderr(&said), said.status.code()), (String::new(), Some(0)));
+    let origin = format!("https://localhost:{}", front.address().port());
+    assert_eq!(stdout(&said), format!("slack: {origin} answered 200 OK: ok\n"));
+    let told = |line: &str| {
+        let found = hook.requests().into_iter().find(|told| told.head.starts_with(line));
+        found.unwrap_or_else(|| panic!("no {line} in {:?}", hook.requests()))
+    };
+    assert!(told("post /t0/b0/secret ").json()["text"].as_str().unwrap().contains("nothing is wrong"));
+
+    for name in ["ntfy", "matrix", "own"] {
+        assert!(test(&instance, &[name]).status.success(), "{name}");
+    }
+    let posts: Vec<Told> =
+        hook.requests().into_iter().filter(|told| told.head.starts_with("post / ")).collect();
+    let [ntfy, own] = &posts[..] else { panic!("{posts:?}") };
+    for field in ["title: ", "priority: ", "authorization: bearer syt_token", "content-type: text/plain"] {
+        assert!(ntfy.head.contains(&format!("\n{field}")), "{field}: {}", ntfy.head);
+    }
+    assert!(ntfy.body.starts_with("test of notifications to ntfy"), "{}", ntfy.body);
+    assert_eq!((&own.json()["n"], &own.json()["kind"]), (&1.into(), &"test".into()));
+    assert!(!own.head.contains("authorization"), "{}", own.head);
+    let matrix = told("put /rooms/!a:b/send/m.room.message/offramp-");
+    assert!(matrix.head.contains("\nauthorization: bearer syt_token\n"), "{}", matrix.head);
+    assert_eq!(matrix.json()["msgtype"], "m.text");
+
+    hook.answers(302);
+    let said = test(&instance, &["own"]);
+    assert!(stderr(&said).contains("did not take the message: 302"), "{}", stderr(&said));
+    assert_eq!(said.status.code(), Some(1));
+    let said = test(&instance, &["owm"]);
+    assert!(stderr(&said).contains("no receiver `owm`; the nearest one is `own`"), "{}", stderr(&said));
+    // Without a name all are tried, and the outcomes are told together.
+    hook.answers(200);
+    let said = test(&instance, &[]);
+    assert_eq!((stdout(&said).lines().count(), said.status.code()), (4, Some(1)), "{}", stdout(&said));
+    assert!(
+        stderr(&said).contains("error: away: ") && stderr(&said).contains("refused"),
+        "{}",
+        stderr(&said)
+    );
+    let log = instance.process.lines(Source::Stderr).join("\n");
+    assert!(!log.contains("secret") && !log.contains("syt_token"), "{log}");
+    instance.stop();
+    front.stop();
+}
+
+#[test]
+fn a_receiver_that_hangs_holds_up_nothing() {
+    let (app, hook) = (Site::start(200), Site::start(SILENT));
+    let instance = Home::new().run(&format!(
+        "{PLAIN}{}{}",
+        backend(app.address),
+        receiver("one", &format!("http://{}/", hook.address), "")
+    ));
+    app.answers(503);
+    hook.request(&instance, 0);
+    // While it hangs, changes are made and requests are answered.
+    assert!(ctl(&instance, &["reload"]).status.success());
+    let mut stream = TcpStream::connect(instance.address()).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
+    let told = instance.until("the time limit", || {
+        let lines = instance.process.lines(Source::Stderr);
+        lines.into_iter().find(|line| line.contains("cannot send notifications"))
+    });
+    assert!(told.contains("no answer within 10 s"), "{told}");
+    instance.stop();
+}
+
+#[test]
+fn files_that_are_wrong_are_told_by_check_and_refuse_a_change() {
+    let hook = Site::start(200);
+    let instance = Home::new().run(&format!("{PLAIN}{}", backend(hook.address)));
+    let file = instance.home.file("offramp.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(instance.home.file("url"), "ftp://hooks.example.org/secret\n").unwrap();
+    fs::write(
+        &file,
+        format!("{text}[[notify]]\nname = \"a\"\nurl_file = \"url\"\ntoken_file = \"missing\"\n"),
+    )
+    .unwrap();
+    let check = output(instance.home.path(), &["check", "-c", "offramp.toml"]);
+    let refused = ctl(&instance, &["reload"]);
+    for said in [check, refused] {
+        let text = stderr(&said) + &stdout(&said);
+        assert!(!said.status.success() && text.contains("no URL for notifications"), "{text}");
+        assert!(text.contains("missing") && !text.contains("secret"), "{text}");
+    }
+    instance.stop();
+}
+
+/// A state that goes on during an upgrade is not told twice, and its end is told by the new process.
+#[test]
+fn an_upgrade_tells_nothing_twice() {
+    let (app, hook) = (Site::start(200), Site::start(200));
+    let upgraded = Upgraded::of(Home::new().run(&format!(
+        "{PLAIN}{}{}",
+        backend(app.address),
+        receiver("one", &format!("http://{}/", hook.address), "on = [\"server\"]\n")
+    )));
+    app.answers(503);
+    let about = format!("app {}", app.address);
+    assert_eq!(event(&hook.request(&upgraded.instance, 0)), ["server", "begins", &about]);
+    upgraded.upgrade();
+    upgraded.until_others_ended();
+    app.answers(200);
+    let second = hook.request(&upgraded.instance, 1);
+    assert_eq!(event(&second), ["server", "ends", &about], "{:?}", hook.requests());
+    upgraded.stop();
+}

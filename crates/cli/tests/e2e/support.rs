@@ -1,0 +1,34 @@
+//! Applications, clients and instances that scenarios share; no test of its own.
+
+pub(crate) mod authority;
+pub(crate) mod client_pki;
+pub(crate) mod conversation;
+pub(crate) mod crowd;
+pub(crate) mod distance;
+pub(crate) mod duplex;
+pub(crate) mod figures;
+pub(crate) mod h2_client;
+pub(crate) mod h2_messages;
+pub(crate) mod h2_rules;
+pub(crate) mod http_app;
+pub(crate) mod http_curl;
+pub(crate) mod http_h2;
+pub(crate) mod http_node;
+pub(crate) mod instance;
+pub(crate) mod knot;
+pub(crate) mod logs_desk;
+pub(crate) mod namespace;
+pub(crate) mod nginx;
+pub(crate) mod npm;
+pub(crate) mod offramp;
+pub(crate) mod openssl;
+pub(crate) mod page_client;
+pub(crate) mod pebble;
+pub(crate) mod pty;
+pub(crate) mod resumed;
+pub(crate) mod signed_tokens;
+pub(crate) mod skipped;
+pub(crate) mod smuggling_backend;
+pub(crate) mod smuggling_rows;
+pub(crate) mod upgrade;
+pub(crate) mod venv;

@@ -1,0 +1,24 @@
+//! Notifications for operators: what is looked at (`conditions`), what is reported of it and when (`tracker`), in which form
+//! (`message`), to whom (`receiver`), and how often a receiver is tried (`outbox`). `registry` has all receivers.
+
+mod conditions;
+mod message;
+mod outbox;
+mod receiver;
+mod registry;
+mod smtp;
+mod tracker;
+
+pub(crate) use conditions::NotifySources;
+pub(crate) use receiver::Receiver;
+pub use receiver::TrialOutcome;
+pub use registry::ReceiverView;
+pub(crate) use registry::{Delivering, KnownReceiver, NotifyRegistry};
+
+use offramp_config::model::NotifyConfig;
+use offramp_process::Finding;
+
+/// Everything that is wrong with the files of receivers.
+pub(crate) fn wrong_files(receivers: &[NotifyConfig]) -> Vec<Finding> {
+    receivers.iter().filter_map(|config| Receiver::prepare(config).err()).flatten().collect()
+}
