@@ -56,6 +56,15 @@ impl<'c> Look<'c> {
         if theirs == "/" || matches!(to, RelayTarget::Split(_)) {
             return None;
         }
+        let own = prefix(route);
+        if route.http.plain.keep_original_url && self.is_open(route, guard, &own) {
+            return Some(format!(
+                "clients of this route name any path in `X-Original-URL` and its like (`keep_original_url`), also `{theirs}`, \
+                 which the route `{}` guards: some frameworks serve that one; leave the key out, or name the proxies that \
+                 set these fields as `trusted_proxies`",
+                name(guard)
+            ));
+        }
         let path = asked_for(route, &theirs)?;
         self.is_open(route, guard, &path).then(|| {
             format!(
@@ -189,6 +198,10 @@ mod tests {
                 "path = \"/old\"; server = \"a:1\"; replace_path = \"/admin\"; maintenance = true",
                 Some("`/admin`"),
             ),
+            // A path that clients name in another field.
+            ("server = \"a:1\"; keep_original_url = true", ADMIN, Some("`/admin`")),
+            ("server = \"b:1\"; keep_original_url = true", ADMIN, None),
+            ("path = \"/app\"; server = \"a:1\"; keep_original_url = true", ADMIN, Some("`X-Original-URL`")),
             // The ordinary pattern, and all of an application.
             ("server = \"a:1\"", ADMIN, None),
             (
