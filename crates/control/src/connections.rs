@@ -51,9 +51,9 @@ impl Closer {
             None => what.to_owned(),
             Some(StuckWorker { worker }) => format!("{what}; without worker {worker}, which did not answer"),
         };
+        self.history.note_closed(&what, count, by.clone(), SystemTime::now());
         let fields = [("connections", count.into()), ("which", (&what).into()), ("by", by.as_str().into())];
         self.log.info("connections closed", &fields);
-        self.history.note_closed(&what, count, by.clone(), SystemTime::now());
     }
 }
 

@@ -89,9 +89,9 @@ fn refuse(running: &mut Running, error: &Error, kind: Kind, terms: &Terms, by: R
         let now = SystemTime::now();
         running.plane.reloads.note(false, now);
         running.services.acme.prompt();
-        log_refused(running, &error, kind, &by);
-        running.ledger.record_refused(&error, kind, by, now);
+        running.ledger.record_refused(&error, kind, by.clone(), now);
         running.publish();
+        log_refused(running, &error, kind, &by);
     }
     error
 }
@@ -228,16 +228,17 @@ async fn put_in_force(running: &mut Running, plan: Plan, entry: InForceAs) -> Re
     let (made_changes, requester) = (changes.clone(), by.clone());
     let entry = Entry { running: RunningConfig { config, text }, changes, kind, by, read, waits };
     let recorded = running.ledger.record(entry, now);
-    log_settled(running, recorded.settled.as_ref());
-    log_changes(running, &made_changes, kind, &requester);
-    if !made_changes.lines.is_empty() {
-        notify_change(running, &made_changes, kind, &requester);
-    }
     running.plane.reloads.note(true, now);
     running.services.acme.prompt();
     running.publish();
     running.save().await;
     running.end_phase("autosave_ms");
+    // Readers of these lines ask at once for what they tell: it is published and saved before.
+    log_settled(running, recorded.settled.as_ref());
+    log_changes(running, &made_changes, kind, &requester);
+    if !made_changes.lines.is_empty() {
+        notify_change(running, &made_changes, kind, &requester);
+    }
     Ok(recorded)
 }
 
@@ -310,10 +311,10 @@ async fn confirm(running: &mut Running, by: &Requester, write: bool) -> Result<R
     let version = running.ledger.confirm(read);
     running.services.listeners.forget_reserved();
     let by = [("by", by.as_str().into())];
-    running.log.info("the change is confirmed", &by);
-    notes::change_waited(running.notices(), "confirmed", version, &by);
     running.publish();
     running.save().await;
+    running.log.info("the change is confirmed", &by);
+    notes::change_waited(running.notices(), "confirmed", version, &by);
     let version = running.ledger.history().version();
     let open = running.plane.page.counters.totals().active();
     report.warnings.extend(running.unsaved());
@@ -343,11 +344,11 @@ async fn persist(running: &mut Running, terms: &Terms, by: &Requester) -> Result
     let written = change.write(in_force, &mut running.autosave).await;
     let FileWritten { path, read } = written.map_err(NotChanged::NotWritten)?;
     running.ledger.note_written(read);
+    running.publish();
+    running.save().await;
     let shown = path.display().to_string();
     let fields = [("file", (&shown).into()), ("by", by.as_str().into())];
     running.log.info("the configuration in force is written to its file", &fields);
-    running.publish();
-    running.save().await;
     report.warnings.extend(running.unsaved());
     Ok(Report { persisted: Some(path), ..report })
 }

@@ -282,9 +282,10 @@ impl Keeper {
     /// Gives up a certificate on demand that is not used any more.
     fn give_up(&self) {
         let names = self.want.names();
-        self.context.log.info("a certificate on demand has ended unused", &[("names", (&names).into())]);
         self.context.storage.remove(&self.want.subject);
         self.context.announce();
+        // Logged last: readers of the line find the files gone.
+        self.context.log.info("a certificate on demand has ended unused", &[("names", (&names).into())]);
     }
 }
 
