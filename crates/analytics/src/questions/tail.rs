@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::pattern;
 use crate::question::{QueryResult, RequestFilter, SqlValue};
 use crate::questions::sieve::Sieve;
-use crate::questions::{Questions, range};
+use crate::questions::{DETAILS, Questions, range};
 use crate::store::sequence;
 use crate::time::micros;
 
@@ -22,25 +22,12 @@ const BACK: Duration = Duration::from_secs(600);
 /// The maximum number of requests per round; more in so short a time are missed.
 const MOST: usize = 50_000;
 
-/// The columns shown for a request, followed by those that only the filter needs.
-const COLUMNS: [&str; 16] = [
-    "time",
-    "host",
-    "client",
-    "method",
-    "path",
-    "query",
-    "status",
-    "bytes",
-    "duration_us",
-    "cause",
-    "referer",
-    "agent",
-    "route",
-    "server",
-    "request_id",
-    "bot",
-];
+/// [`DETAILS`], which are shown, and behind them what only the filter needs.
+const COLUMNS: [&str; DETAILS.len() + 1] = {
+    let mut columns = ["bot"; DETAILS.len() + 1];
+    columns.split_at_mut(DETAILS.len()).0.copy_from_slice(&DETAILS);
+    columns
+};
 
 /// A subscription to the new requests of a store.
 pub struct RequestFeed {
