@@ -76,6 +76,8 @@ test('Go back takes a change back at once', async () => {
         await page.getByRole('button', { name: 'Go back' }).click();
         await until(() => mock.state.text === FILE, 'it was taken back');
         await page.getByRole('region', { name: 'A change waits for you' }).waitFor({ state: 'detached' });
+        // Whichever comes first, the answer or the event: these words stay.
+        await page.getByText('The change was taken back; your text is still here').waitFor();
     });
 });
 
@@ -143,6 +145,11 @@ test('the history leads back by one click and a question', async () => {
         await question.getByRole('button', { name: 'Go back' }).click();
         await page.getByText('Version 4 is in force, as version 2 was').waitFor();
         assert.equal(mock.state.version, 4);
+        const waiting = page.getByRole('region', { name: 'A change waits for you' });
+        await waiting.getByText(/\d+ seconds/).waitFor();
+        assert.equal(await page.getByRole('button', { name: 'Go back to version 1…' }).count(), 0, 'one change at a time');
+        await waiting.getByRole('button', { name: 'Keep' }).click();
+        await page.getByText('Version 4 stays in force').waitFor();
         await page.getByRole('button', { name: 'Go back to version 1…' }).waitFor();
     });
 });

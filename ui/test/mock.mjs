@@ -202,8 +202,8 @@ function api(state, { method, path, query, body, headers }, response) {
             const to = Number(query.get('to') ?? state.confirm?.back.version ?? state.version - 1);
             const changes = [`back to version ${to}`];
             if (query.has('dry_run')) return report(state, changes, { dry_run: true });
-            if (query.has('confirm')) throw new Refused(400, 'this operation has no parameter `confirm`');
-            commit(state, state.confirm?.back.text ?? state.texts.get(to) ?? state.text, 'rollback', changes, null);
+            if (state.confirm && query.has('confirm')) throw new Refused(409, 'a change waits to be confirmed');
+            commit(state, state.confirm?.back.text ?? state.texts.get(to) ?? state.text, 'rollback', changes, query.get('confirm'));
             return report(state, changes, {});
         }
         case 'GET why':

@@ -222,6 +222,8 @@ test('a site is added by four fields', async () => {
         await page.getByRole('dialog').getByText('route site.example: removed').waitFor();
         await page.getByRole('dialog').getByRole('button', { name: 'Go back' }).click();
         await page.getByText(/as version 1 was/).waitFor();
+        await page.getByRole('button', { name: 'Keep' }).click();
+        await page.getByRole('button', { name: 'Keep' }).waitFor({ state: 'detached' });
     });
 });
 

@@ -5,6 +5,7 @@ import { useWatched } from '../cell';
 import { clock, plural } from '../format';
 import { refreshStatus, status } from '../live';
 import type { Report } from '../types';
+import { draft } from '../views/configuration/draft';
 import { announce } from './announce';
 import { ProblemBox } from './problem';
 
@@ -27,8 +28,11 @@ function Countdown({ until }: { until: string }) {
     }, [end]);
     const decide = async (path: string, done: (report: Report) => string) => {
         setProblem(null);
+        // The draft tells what becomes of its own text, and the event of that may come before the answer here.
+        const isOfDraft = draft.value !== null && draft.value.tried !== null;
         try {
-            announce(done((await ask<Report>(path, { method: 'POST' })).value));
+            const { value } = await ask<Report>(path, { method: 'POST' });
+            if (!isOfDraft) announce(done(value));
         } catch (error) {
             if (!(error instanceof Problem)) throw error;
             setProblem(error);

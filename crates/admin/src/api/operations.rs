@@ -291,7 +291,7 @@ pub(crate) static OPERATIONS: &[Operation] = operations! {
     POST "/reload" C(ChangeOperation::Reload), &[DRY_RUN, FORCE], Body::None, "Read the configuration file and the certificates again";
     POST "/confirm" C(ChangeOperation::Confirm), &[NO_PERSIST], Body::None, "Confirm the latest change";
     POST "/persist" C(ChangeOperation::Persist), &[DRY_RUN], Body::None, "Write the configuration in force to its file, with all changes that it does not have";
-    POST "/rollback" C(ChangeOperation::Rollback), &[DRY_RUN, Parameter { name: "to", kind: ParameterKind::Number, doc: "The version to go back to; by default that before the latest change" }], Body::None, "Go back to an earlier configuration";
+    POST "/rollback" C(ChangeOperation::Rollback), &[DRY_RUN, CONFIRM, Parameter { name: "to", kind: ParameterKind::Number, doc: "The version to go back to; by default that before the latest change" }], Body::None, "Go back to an earlier configuration";
     POST "/upgrade" C(ChangeOperation::Upgrade), &[LOSE], Body::None, "Have the program on disk take over, with the configuration on disk: no connection is lost";
     POST "/stop" C(ChangeOperation::Stop), &[NOW], Body::None, "Stop: open connections may finish within drain_timeout; while it stops already, nothing changes";
 };

@@ -51,6 +51,13 @@ export async function drop(): Promise<void> {
     draft.set(await readFile());
 }
 
+/** Goes on with the file in force, which has the text that was kept; what was typed since then stays. */
+async function settle(kept: string): Promise<void> {
+    const now = await readFile();
+    const text = draft.value?.text;
+    draft.set(text === undefined || text === kept ? now : { ...now, text });
+}
+
 export function tried(version: number): void {
     if (draft.value) draft.set({ ...draft.value, tried: version });
 }
@@ -75,7 +82,7 @@ status.watch(() => {
         const kept = in_force.version === now.tried;
         draft.set({ ...now, tried: null });
         announce(kept ? 'The change is kept' : 'The change was taken back; your text is still here');
-        void (kept ? drop() : takeUp()).catch(() => announce('The file in force could not be read again'));
+        void (kept ? settle(now.text) : takeUp()).catch(() => announce('The file in force could not be read again'));
     } else if (now.version < in_force.version) {
         if (edited(now)) draft.set({ ...now, newer: in_force.version });
         else void drop().catch(() => announce('The file in force could not be read again'));

@@ -12,6 +12,9 @@ import type { Change, Refusal, Report } from '../../types';
 
 const ON = { on: ['change', 'refused', 'confirm'] };
 
+/** A way back is a change like others: it goes back itself unless somebody keeps it. */
+const CONFIRM = '60s';
+
 /** Offramp remembers the configurations of so many versions. */
 const REMEMBERED = 10;
 
@@ -107,16 +110,19 @@ function Entry({ change }: { change: Change }) {
 function Rollback({ to, close }: { to: number; close: () => void }) {
     const plan = useData(String(to), async (signal) => (await ask<Report>(url('/v1/rollback', { to, dry_run: true }), { method: 'POST', signal })).value);
     const run = async () => {
-        const { value } = await ask<Report>(url('/v1/rollback', { to }), { method: 'POST' });
+        const { value } = await ask<Report>(url('/v1/rollback', { to, confirm: CONFIRM }), { method: 'POST' });
         refreshStatus();
-        return `Version ${value.version} is in force, as version ${to} was`;
+        const words = value.confirm_until === null ? '' : ', and is taken back unless you keep it';
+        return `Version ${value.version} is in force, as version ${to} was${words}`;
     };
     return (
         <Question title={`Go back to version ${to}?`} action="Go back" ready={plan.value !== null} run={run} close={close}>
             {plan.problem && <ProblemBox problem={plan.problem} />}
             {!plan.value && !plan.problem && <p class="dim">Planning…</p>}
             {plan.value && <ReportView report={plan.value} />}
-            <p class="dim">The version in force now stays in this list, one click away.</p>
+            <p class="dim">
+                It is taken back after a minute unless you keep it. The version in force now stays in this list, one click away.
+            </p>
         </Question>
     );
 }
