@@ -55,7 +55,7 @@
 //! - [`process`]: descriptor limit, capabilities, user; [`program_text`], the pages of the program itself
 //! - [`replacement`]: replacing a file, with its attributes
 //! - [`cores`]: CPU affinity and caches
-//! - [`apart`]: the helper process, forked at the start
+//! - [`apart`]: the helper process, forked at the start; [`child`]: settings of programs that are started
 //! - [`sandbox`]: the files and ports that the process may use (`bounds`), the system calls that it may make
 //!   (`calls`), and a `trial` of forbidden ones
 //! - [`activation`]: sockets of the service manager; [`notify`]: notifications to systemd
@@ -63,6 +63,7 @@
 
 pub mod activation;
 pub mod apart;
+pub mod child;
 pub mod clock;
 pub mod connect;
 pub mod cores;

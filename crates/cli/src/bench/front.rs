@@ -10,6 +10,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use offramp_net::child::killed_with_this_thread;
+use offramp_net::process::is_root;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -53,6 +55,8 @@ impl Front {
         for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_USEC"] {
             command.env_remove(name);
         }
+        // One that is killed drops nothing. This thread, the only one, lives as long as the process.
+        killed_with_this_thread(&mut command);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         let child = child.map_err(|error| failed("cannot start an Offramp", &error))?;
         let mut front = Self { child, folder, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
@@ -136,8 +140,10 @@ fn text(app: &Application, folder: &TempDir) -> String {
         let verify = authorities.as_ref().map_or_else(|| "system".to_owned(), |file| absolute(file));
         format!("tls = {{ verify = {}, name = {} }}\n", quoted(&verify), quoted(name))
     });
+    // The kernel would forget what binds it to this process if it became another user.
+    let user = if is_root() { "user = \"root\"\n" } else { "" };
     format!(
-        "state_dir = {}\n[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n[[certificate]]\nlocal = true\nnames = \
+        "{user}state_dir = {}\n[[listener]]\naddress = \"127.0.0.1:0\"\nmode = \"http\"\n[[certificate]]\nlocal = true\nnames = \
          [{}]\n[[route]]\nserver = {}\n{}[log]\nlevel = \"info\"\nformat = \"text\"\n",
         quoted(&state.display().to_string()),
         quoted(&app.host),

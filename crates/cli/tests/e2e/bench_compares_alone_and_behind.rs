@@ -130,19 +130,52 @@ fn refusals_say_what_to_do() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
+/// A comparison that has begun.
+fn begun(folder: &Path, app: &Server) -> Process {
+    let url = format!("http://{}", app.address());
+    let process = Process::start(bench(folder, &[&url, "--rate", "20", "--time", "30s"]), LIFE).unwrap();
+    until("requests", &process, || (app.accepted() >= 2).then_some(()));
+    process
+}
+
+fn until<T>(what: &str, process: &Process, look: impl Fn() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "no {what}: {}", process.transcript());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn the_offramp_in_front_does_not_outlive_it() {
     let folder = temp_dir();
     let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
-    let url = format!("http://{}", app.address());
-    let process =
-        Process::start(bench(folder.path(), &[&url, "--rate", "20", "--time", "30s"]), LIFE).unwrap();
-    let begun = Instant::now();
-    while app.accepted() < 2 {
-        assert!(begun.elapsed() < PATIENCE, "{}", process.transcript());
-        thread::sleep(Duration::from_millis(10));
-    }
+    let process = begun(folder.path(), &app);
     process.signal(Signal::TERM).unwrap();
     assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(1), "{}", process.transcript());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_offramp_in_front_ends_where_it_is_killed() {
+    let folder = temp_dir();
+    let app = Server::start(&Listen::Ipv4, apps::http).unwrap();
+    let process = begun(folder.path(), &app);
+    // Its own folder is in the command line of the Offramp in front, which nothing else has.
+    let of_folder = || {
+        let marker = folder.path().display().to_string();
+        let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let line = std::fs::read(path.join("cmdline")).ok()?;
+            String::from_utf8_lossy(&line).contains(&marker).then_some(path)
+        });
+        lines.count()
+    };
+    until("Offramp in front", &process, || (of_folder() >= 1).then_some(()));
+    process.signal(Signal::KILL).unwrap();
+    process.wait(PATIENCE).unwrap();
+    until("end of the Offramp in front", &process, || (of_folder() == 0).then_some(()));
 }
