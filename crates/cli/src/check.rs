@@ -5,7 +5,6 @@ pub(crate) mod disk;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use offramp_config::model::StoreUrl;
 use offramp_config::{Config, Environment, Problem, Severity, Survey};
 use offramp_process::Finding;
 
@@ -135,12 +134,13 @@ fn summary(config: &Config) -> String {
     )
 }
 
-/// Formats the effective configuration. The password of the log store is masked, since users pass the output
-/// on.
+/// Formats the effective configuration. Secrets within values are masked, since users pass the output on.
 fn printed(mut config: Config) -> String {
-    if let Some(masked) = config.telemetry.log_store.url.as_ref().and_then(StoreUrl::masked) {
-        config.telemetry.log_store.url = Some(masked);
-        say("note: the password in log_store.url is printed as ***");
+    for key in offramp_config::hide_secrets(&mut config) {
+        say(match key {
+            "log_store.url" => "note: the password in log_store.url is printed as ***",
+            _ => "note: what follows the host in notify.url is printed as ***",
+        });
     }
     offramp_config::print(&config)
 }

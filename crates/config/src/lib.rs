@@ -72,6 +72,7 @@ pub use formatting::formatted;
 pub use include::{IncludedSources, includes_files, sources, sources_with};
 pub use model::{Config, Environment};
 pub use print::print;
+pub use secrets::hide_secrets;
 pub use suggest::nearest;
 pub use units::{Per, Rate, parse_duration};
 
@@ -89,6 +90,7 @@ mod include;
 mod literal;
 mod print;
 mod raw;
+mod secrets;
 mod settings;
 mod suggest;
 mod syntax;

@@ -49,6 +49,7 @@ pub use outputs::{
 };
 pub use pages::{ErrorPageFiles, MaintenanceMode};
 pub use process::{Environment, ProcessSettings, Sandbox, User, Workers};
+pub use program::{NotifyProgram, ProgramCommand};
 pub use route::{
     Allow, AllowKind, AuthMode, ClientAuth, Listeners, Passthrough, ProxyProtocolHeader, ProxyV2,
     ProxyVersion, RelayConfig, RelayTarget, RouteConfig, RouteTarget, RouteTls, TrustDomainConfig,
@@ -88,6 +89,7 @@ mod on_demand;
 mod outputs;
 mod pages;
 mod process;
+mod program;
 mod route;
 mod server_tls;
 mod shared;

@@ -180,6 +180,7 @@ pub(crate) fn notify(out: &mut String, receiver: &NotifyConfig) {
             lines(&mut own, bound.filter(|(key, _)| key.name() != "format" || is_known_form));
         }
         NotifyTarget::Mail(mail) => table(&mut own, "notify.mail", Vec::new(), mail),
+        NotifyTarget::Program(program) => lines(&mut own, values("notify", program)),
     }
     lines(&mut own, values("notify", receiver));
     let _ = writeln!(out, "[[notify]]\n{}", in_order("notify", &own));

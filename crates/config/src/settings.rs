@@ -19,9 +19,9 @@ use crate::model::{
     CertificateSource, ClientAuth, ClientCertificate, CompressionConfig, Config, DirectoryUrl, DnsUpdate,
     Eject, ExternalAccount, FilePath, FixedResponse, ForwardAuthConfig, HeaderChanges, Health, Hsts,
     HttpProbe, ImpliedCertificates, Jwks, JwtAuth, KeyServer, KeySetUrl, ListenAddress, ListenerConfig,
-    LogOutput, MailTarget, MaintenanceMode, MirrorConfig, Name, NotifyConfig, OnDemand, PathRewrite, ProxyV2,
-    RedirectResponse, RedirectTo, RelayTarget, RouteConfig, RouteTarget, RouteTls, ServerTls, StaticFiles,
-    TrafficSplit, Webhook,
+    LogOutput, MailTarget, MaintenanceMode, MirrorConfig, Name, NotifyConfig, NotifyProgram, OnDemand,
+    PathRewrite, ProxyV2, RedirectResponse, RedirectTo, RelayTarget, RouteConfig, RouteTarget, RouteTls,
+    ServerTls, StaticFiles, TrafficSplit, Webhook,
 };
 use crate::syntax::TextSyntax;
 use crate::units::{self, Rate};
@@ -170,6 +170,7 @@ bindable! {
     Config => Config::default();
     NotifyConfig => NotifyConfig::called(Name::default());
     Webhook => Webhook::default();
+    NotifyProgram => NotifyProgram::default();
     MailTarget => MailTarget::blank();
     CertificateConfig => CertificateConfig::new(CertificateSource::Local { names: Vec::new() });
     AcmeCertificate => AcmeCertificate::default();

@@ -22,6 +22,8 @@ pub(crate) enum TextSyntax {
     Words(&'static [Choice]),
     /// The path of a file or a directory.
     Path,
+    /// A word of a command. That the first is an absolute path, and the limit of all, are left out.
+    ProgramWord,
     /// The name of an item of the configuration.
     Name,
     /// The name of a user of the system.
@@ -130,6 +132,7 @@ impl TextSyntax {
             Self::NonEmpty => r"[\s\S]+".to_owned(),
             Self::Words(words) => words.iter().map(|word| literal(word.word)).collect::<Vec<_>>().join("|"),
             Self::Path => r"[^\x00]+".to_owned(),
+            Self::ProgramWord => r"[^\x00]*".to_owned(),
             Self::Name => NAME.to_owned(),
             // All that is white space or a control character in Unicode.
             Self::User => {

@@ -12,6 +12,7 @@ mod http;
 mod keeper;
 mod name_server;
 mod order;
+mod outlook;
 mod pause;
 mod prove;
 mod repair;
@@ -20,11 +21,9 @@ mod standalone;
 mod sweep;
 mod turns;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
 
 use offramp_certs::acme::{KeyType, Subject, UseMark};
 use offramp_config::Config;
@@ -41,6 +40,8 @@ use context::AcmeContext;
 use demand::DemandHandler;
 pub(crate) use demand::{Fresh, Rule};
 use keeper::Prompt;
+pub(crate) use outlook::Orders;
+pub use outlook::{CertificateOutlook, FailedOrder};
 pub use requests::socket as control_socket;
 pub use standalone::{Issued, OneOrder, order_once};
 
@@ -98,60 +99,6 @@ fn key_type(kind: model::AcmeKeyType) -> KeyType {
     }
 }
 
-/// The outcomes of orders.
-#[derive(Debug, Default)]
-pub(crate) struct Orders {
-    obtained: AtomicU64,
-    failed: AtomicU64,
-    /// The certificates whose latest order has failed, by their names.
-    failing: std::sync::Mutex<BTreeMap<Box<str>, FailedOrder>>,
-}
-
-/// The latest order of a certificate.
-#[derive(Debug)]
-struct FailedOrder {
-    at: SystemTime,
-    reason: String,
-}
-
-/// The most certificates whose failures are kept: clients may ask for any name.
-const FAILING: usize = 200;
-/// The age at which a failure is forgotten: nothing orders this certificate any more.
-const FORGOTTEN: Duration = Duration::from_secs(48 * 3600);
-
-impl Orders {
-    /// The numbers by outcome.
-    pub(crate) fn totals(&self) -> [(&'static str, u64); 2] {
-        [("obtained", self.obtained.load(Ordering::Relaxed)), ("failed", self.failed.load(Ordering::Relaxed))]
-    }
-
-    /// The certificates whose latest order has failed, each with the reason.
-    pub(crate) fn failing(&self, now: SystemTime) -> Vec<(Box<str>, String)> {
-        let is_recent = |order: &FailedOrder| now.duration_since(order.at).is_ok_and(|age| age < FORGOTTEN);
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        failing.retain(|_, order| is_recent(order));
-        failing.iter().map(|(names, order)| (names.clone(), order.reason.clone())).collect()
-    }
-
-    /// Takes the outcome of the order of a certificate: of all authorities together.
-    fn settle(&self, names: &str, failure: Option<&str>) {
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(reason) = failure else {
-            failing.remove(names);
-            return;
-        };
-        if failing.len() < FAILING || failing.contains_key(names) {
-            let order = FailedOrder { at: SystemTime::now(), reason: reason.to_owned() };
-            failing.insert(names.into(), order);
-        }
-    }
-
-    fn note(&self, obtained: bool) {
-        let count = if obtained { &self.obtained } else { &self.failed };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// The parts that ACME shares with workers.
 pub(crate) struct Seams {
     /// The responses to authorities.
@@ -191,12 +138,14 @@ struct Keeper {
     want: Want,
     task: AbortHandle,
     prompts: Sender<Prompt>,
+    context: Arc<AcmeContext>,
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
         // An order under way is on disk, and goes on when the certificate is wanted again.
         self.task.abort();
+        self.context.orders().forget(&self.want.names());
     }
 }
 
@@ -222,6 +171,11 @@ impl Acme {
             sweeper: None,
             tasks,
         }
+    }
+
+    /// The outcomes of orders, and what comes next.
+    pub(crate) fn orders(&self) -> &Arc<Orders> {
+        self.context.orders()
     }
 
     /// Has the helper start DNS hooks in the place of this process.
@@ -305,7 +259,7 @@ impl Acme {
     fn keep(&self, want: &Want) -> Keeper {
         let (prompts, receiver) = channel(PROMPTS);
         let task = tokio::spawn(keeper::guard(want.clone(), Arc::clone(&self.context), receiver));
-        Keeper { want: want.clone(), task: task.abort_handle(), prompts }
+        Keeper { want: want.clone(), task: task.abort_handle(), prompts, context: Arc::clone(&self.context) }
     }
 
     /// Retries failed orders: the cause may have been corrected.

@@ -21,6 +21,8 @@ const HURRY: Duration = Duration::from_secs(3);
 const HEARD: Duration = Duration::from_secs(1);
 /// The time for the last events to be written.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// The time for notifications that wait for their first try.
+const LAST_MESSAGES: Duration = Duration::from_secs(3);
 
 /// The end of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,7 @@ pub(crate) async fn drain(mut running: Running, queue: &mut RequestQueue, cause:
     let exit = Exit { cut, hurried: drained.hurried, panicked };
     let end = [("connections_cut", cut.into()), ("hurried", exit.hurried.into())];
     running.notices().note(NoticeKind::Stop, "ended", &end);
+    running.services.senders.notify.registry().deliver_rest(LAST_MESSAGES).await;
     // Watchers learn of the end.
     running.services.admin.stop();
     running.services.admin.join();

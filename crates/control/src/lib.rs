@@ -26,6 +26,7 @@
 //! | another process that takes over | `upgrade` |
 //! | certificates of authorities | `acme` |
 //! | notifications for operators | `notify` |
+//! | the programs of the operator | `operator_program` |
 //! | the operating system's view of the process | the crate [`offramp_process`] |
 //!
 //! A server in a process of its own takes a configuration, and runs until an order to stop:
@@ -66,6 +67,7 @@ mod listeners;
 mod metrics;
 mod notes;
 mod notify;
+mod operator_program;
 pub mod outputs;
 mod persist;
 mod phases;
@@ -89,7 +91,7 @@ mod upgrade;
 mod view;
 mod warnings;
 
-pub use acme::{Issued, OneOrder, control_socket, order_once};
+pub use acme::{CertificateOutlook, FailedOrder, Issued, OneOrder, control_socket, order_once};
 pub use autosave::saved_document;
 pub use build::{check, check_files};
 pub use change::{Change, NotChanged, Report, Terms};

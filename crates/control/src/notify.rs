@@ -1,9 +1,11 @@
 //! Notifications for operators: what is looked at (`conditions`), what is reported of it and when (`tracker`), in which form
-//! (`message`), to whom (`receiver`), and how often a receiver is tried (`outbox`). `registry` has all receivers.
+//! (`message`), to whom (`receiver`, with what it needs of `files`; by `smtp` or a `program`), and how often a receiver is tried (`outbox`). `registry` has all receivers.
 
 mod conditions;
+mod files;
 mod message;
 mod outbox;
+mod program;
 mod receiver;
 mod registry;
 mod smtp;

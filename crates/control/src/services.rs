@@ -134,8 +134,9 @@ impl Services {
         }
     }
 
-    /// Has the helper start DNS hooks from now on.
+    /// Has the helper start the operator's programs from now on.
     pub(crate) fn helped_by(&mut self, helper: Option<Arc<Helper>>) {
+        self.senders.notify.registry().helped_by(helper.clone());
         self.acme.helped_by(helper);
     }
 

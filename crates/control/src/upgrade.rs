@@ -135,6 +135,7 @@ pub(crate) async fn finish(running: &mut Running, outcome: Result<Successor, Str
             true
         }
         Err(reason) => {
+            running.services.senders.notify.registry().go_on();
             running.log.error("upgrade failed; this process serves on", &[("reason", (&reason).into())]);
             running.notifier.send("READY=1\nSTATUS=upgrade failed: the log says why");
             false

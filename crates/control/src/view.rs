@@ -17,6 +17,7 @@ use offramp_proxy::{Connections, Current, HelloTrial, Refusals};
 use offramp_upstream::health::ProbeProgress;
 use offramp_upstream::{Backend, Duty, ProbeSettings, ServerHealth, UpstreamAddress};
 
+use crate::acme::{CertificateOutlook, Orders};
 use crate::data_plane::DataPlane;
 use crate::history::History;
 use crate::notify::{NotifyRegistry, ReceiverView, TrialOutcome};
@@ -36,6 +37,7 @@ struct Inner {
     connections: Connections,
     refusals: Arc<Refusals>,
     registry: Arc<NotifyRegistry>,
+    orders: Arc<Orders>,
 }
 
 /// The configuration in force, and what came of it.
@@ -114,6 +116,7 @@ impl View {
         history: &History,
         origin: &Origin,
         registry: &Arc<NotifyRegistry>,
+        orders: &Arc<Orders>,
     ) -> Self {
         let in_force = InForce {
             version: history.version(),
@@ -141,6 +144,7 @@ impl View {
             connections: Connections::of(&plane.workers),
             refusals: Arc::clone(&plane.shared.refusals),
             registry: Arc::clone(registry),
+            orders: Arc::clone(orders),
         }))
     }
 
@@ -226,6 +230,12 @@ impl View {
         // All listeners have the same store.
         let store = snapshot.listeners.values().find_map(|listener| listener.tls.as_ref());
         store.map_or_else(Vec::new, |tls| tls.store.certificates().cloned().collect())
+    }
+
+    /// What is known of the orders of the certificate with these names, or of those with some of them.
+    #[must_use]
+    pub fn outlook(&self, names: &[String]) -> CertificateOutlook {
+        self.0.orders.outlook(names)
     }
 
     /// The backends, those of one server that are written in routes included, and how their servers fare.

@@ -1,16 +1,18 @@
 //! The helper: a small process that starts programs for this one, which forbids itself to.
 //!
 //! It is forked before this process has keys or threads, so it has none of them. It starts two things: the program
-//! of an upgrade, and the DNS hooks that the configuration names when this process begins to serve. Path, arguments and
-//! environment of the first are fixed when the helper is forked, and the paths of the hooks before this process serves
-//! clients. So an attacker that takes over this process can have nothing else started:
+//! of an upgrade, and the programs that the configuration names when this process begins to serve: DNS hooks, and those
+//! that get notifications. Path, arguments and environment of the first are fixed when the helper is forked, and the paths
+//! of hooks and the commands of the others before this process serves clients. So an attacker that takes over this process can have nothing else started:
 //!
 //! ```text
 //! main → helper   user UID GID          the helper becomes this user; once
 //!                 hook PATH             a program that may be started; only before `sealed`
+//!                 receiver COMMAND      a program and its arguments, each with a NUL behind it; only before `sealed`
 //!                 sealed
 //!                 upgrade               with two descriptors: its standard input, and the line of this start
 //!                 run N ACTION DOMAIN VALUE    the Nth hook, with three: standard output, standard error, the line
+//!                 feed N                the Nth receiver, with four: standard input and output, standard error, the line
 //! helper → main   started ID            on the line of the start
 //!                 failed REASON
 //!                 ended STATUS          as waitpid(2) has it
@@ -30,11 +32,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use offramp_config::model::ProgramCommand;
 use offramp_net::apart::{self, Apart};
 use offramp_net::handover::{Channel, LONGEST_TEXT, Message, within};
 use offramp_net::process::{UserIdentity, kill_group};
 
-use crate::program::{Program, dns_hook};
+use crate::program::{Program, dns_hook, receiver_program};
 
 /// The time limit of one message.
 const MESSAGE: Duration = Duration::from_secs(10);
@@ -44,17 +47,27 @@ const START: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 /// The same while nothing runs; a message is noticed at once.
 const REST: Duration = Duration::from_secs(3600);
-/// The most programs at a time: one new process, and the hooks of the orders that are under way at once.
-const MOST_RUNS: usize = 16;
-/// The hooks of one configuration.
+/// The most programs at a time: one new process, the hooks of the orders that are under way at once, and a few that get
+/// notifications.
+const MOST_RUNS: usize = 20;
+/// The hooks of one configuration, and the programs that get notifications.
 const MOST_HOOKS: usize = 256;
+
+/// The programs that the configuration of the start names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NamedPrograms {
+    /// The DNS hooks of authorities.
+    pub(crate) hooks: Vec<PathBuf>,
+    /// The programs that get notifications.
+    pub(crate) receivers: Vec<ProgramCommand>,
+}
 
 /// The helper, as the process sees it that it works for.
 #[derive(Debug)]
 pub struct Helper {
     process: Apart,
     /// The programs that it may start besides that of an upgrade, in this order.
-    hooks: Vec<PathBuf>,
+    named: NamedPrograms,
 }
 
 /// A program that the helper has started. It is killed when this is dropped before its end, unless it is kept.
@@ -71,7 +84,7 @@ impl Helper {
     /// There is none.
     pub fn fork(program: Program) -> io::Result<Self> {
         let process = apart::fork(move |channel| serve(&channel, program))?;
-        Ok(Self { process, hooks: Vec::new() })
+        Ok(Self { process, named: NamedPrograms::default() })
     }
 
     /// Does without it from now on.
@@ -83,24 +96,34 @@ impl Helper {
     ///
     /// # Errors
     /// It has ended, or there is more than it takes.
-    pub(crate) fn settle(&mut self, identity: Option<&UserIdentity>, hooks: Vec<PathBuf>) -> io::Result<()> {
-        if hooks.len() > MOST_HOOKS {
-            return Err(io::Error::other(format!("more than {MOST_HOOKS} programs are named as `dns_hook`")));
+    pub(crate) fn settle(&mut self, identity: Option<&UserIdentity>, named: NamedPrograms) -> io::Result<()> {
+        let counts = [("dns_hook", named.hooks.len()), ("notify.program", named.receivers.len())];
+        if let Some((key, _)) = counts.into_iter().find(|(_, count)| *count > MOST_HOOKS) {
+            return Err(io::Error::other(format!("more than {MOST_HOOKS} programs are named as `{key}`")));
         }
         if let Some(identity) = identity {
             let (user, group) = identity.numbers();
             self.say(format!("user {user} {group}").as_bytes(), &[])?;
         }
-        for hook in &hooks {
+        for hook in &named.hooks {
             self.say(&[b"hook ", hook.as_os_str().as_bytes()].concat(), &[])?;
         }
-        self.hooks = hooks;
+        for command in &named.receivers {
+            let words: String = command.words().iter().map(|word| format!("{word}\0")).collect();
+            self.say(format!("receiver {words}").as_bytes(), &[])?;
+        }
+        self.named = named;
         self.say(b"sealed", &[])
     }
 
     /// True if it may start this hook.
     pub(crate) fn has(&self, hook: &Path) -> bool {
-        self.hooks.iter().any(|known| known == hook)
+        self.named.hooks.iter().any(|known| known == hook)
+    }
+
+    /// True if it may start this program with these arguments.
+    pub(crate) fn has_receiver(&self, command: &ProgramCommand) -> bool {
+        self.named.receivers.contains(command)
     }
 
     /// Starts the program of an upgrade, with the end of a hand-over as its standard input.
@@ -123,11 +146,28 @@ impl Helper {
         [action, domain, value]: [&str; 3],
         [stdout, stderr]: [OwnedFd; 2],
     ) -> io::Result<StartedProgram> {
-        let number = self.hooks.iter().position(|known| known == program);
+        let number = self.named.hooks.iter().position(|known| known == program);
         let number = number.ok_or_else(|| io::Error::other(NOT_ALLOWED))?;
         let (line, its) = Channel::pair()?;
         let text = format!("run {number} {action} {domain} {value}");
         self.say(text.as_bytes(), &[stdout, stderr, its.into()])?;
+        StartedProgram::on(line)
+    }
+
+    /// Starts a program that gets a notification from its standard input.
+    ///
+    /// # Errors
+    /// Why it could not be started.
+    pub fn receiver(
+        &self,
+        command: &ProgramCommand,
+        stdin: OwnedFd,
+        [stdout, stderr]: [OwnedFd; 2],
+    ) -> io::Result<StartedProgram> {
+        let number = self.named.receivers.iter().position(|known| known == command);
+        let number = number.ok_or_else(|| io::Error::other(NOT_ALLOWED))?;
+        let (line, its) = Channel::pair()?;
+        self.say(format!("feed {number}").as_bytes(), &[stdin, stdout, stderr, its.into()])?;
         StartedProgram::on(line)
     }
 
@@ -138,7 +178,7 @@ impl Helper {
     }
 }
 
-/// The error of a hook that came with a reload.
+/// The error of a program that came with a reload.
 const NOT_ALLOWED: &str =
     "Offramp's sandbox does not start it: the configuration did not name it when Offramp started";
 
@@ -210,7 +250,8 @@ fn parse_answer(message: io::Result<Option<Message>>) -> io::Result<Heard> {
 
 /// Serves the main process until that has ended.
 fn serve(channel: &Channel, program: Program) {
-    let mut allowed = Allowed { program, hooks: Vec::new(), is_sealed: false, has_user: false };
+    let named = NamedPrograms::default();
+    let mut allowed = Allowed { program, named, is_sealed: false, has_user: false };
     let mut runs: Vec<Run> = Vec::new();
     while listen(channel, &mut allowed, &mut runs).is_ok() {
         runs.retain_mut(Run::goes_on);
@@ -237,7 +278,7 @@ fn listen(channel: &Channel, allowed: &mut Allowed, runs: &mut Vec<Run>) -> Resu
 /// The programs that may be started.
 struct Allowed {
     program: Program,
-    hooks: Vec<PathBuf>,
+    named: NamedPrograms,
     is_sealed: bool,
     has_user: bool,
 }
@@ -267,8 +308,12 @@ impl Allowed {
                 offramp_net::process::forbid_core_dumps().map_err(|_| Misunderstood)?;
                 Ok(None)
             }
-            (b"hook", false) if self.hooks.len() < MOST_HOOKS && fds.is_empty() => {
-                self.hooks.push(PathBuf::from(OsStr::from_bytes(rest)));
+            (b"hook", false) if self.named.hooks.len() < MOST_HOOKS && fds.is_empty() => {
+                self.named.hooks.push(PathBuf::from(OsStr::from_bytes(rest)));
+                Ok(None)
+            }
+            (b"receiver", false) if self.named.receivers.len() < MOST_HOOKS && fds.is_empty() => {
+                self.named.receivers.push(command(rest).ok_or(Misunderstood)?);
                 Ok(None)
             }
             (b"sealed", false) if fds.is_empty() => {
@@ -287,6 +332,16 @@ impl Allowed {
                 command.stdout(stdout).stderr(stderr);
                 Ok(Run::start(command, line, running, Group::Own))
             }
+            (b"feed", true) => {
+                let [stdin, stdout, stderr, line] =
+                    <[OwnedFd; 4]>::try_from(fds).map_err(|_| Misunderstood)?;
+                let number = std::str::from_utf8(rest).ok().and_then(|text| text.parse::<usize>().ok());
+                let named =
+                    number.and_then(|number| self.named.receivers.get(number)).ok_or(Misunderstood)?;
+                let mut command = receiver_program(named);
+                command.stdin(stdin).stdout(stdout).stderr(stderr);
+                Ok(Run::start(command, line, running, Group::Own))
+            }
             _ => Err(Misunderstood),
         }
     }
@@ -295,7 +350,7 @@ impl Allowed {
     fn hook(&self, text: &[u8]) -> Option<Command> {
         let text = std::str::from_utf8(text).ok()?;
         let mut words = text.split(' ');
-        let program = self.hooks.get(words.next()?.parse::<usize>().ok()?)?;
+        let program = self.named.hooks.get(words.next()?.parse::<usize>().ok()?)?;
         let (action, domain, value) = (words.next()?, words.next()?, words.next()?);
         let plain = |text: &str, most: usize| {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -307,6 +362,13 @@ impl Allowed {
             && plain(value, 128);
         is_known.then(|| dns_hook(program, [action, domain, value]))
     }
+}
+
+/// The words of a command, each with a NUL behind it.
+fn command(text: &[u8]) -> Option<ProgramCommand> {
+    let text = std::str::from_utf8(text).ok()?.strip_suffix('\0')?;
+    let words: Vec<String> = text.split('\0').map(str::to_owned).collect();
+    ProgramCommand::read(&words).ok()
 }
 
 /// The process group of a program: one of its own is killed with it.
@@ -394,172 +456,4 @@ impl Drop for Run {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Read as _;
-    use std::thread::JoinHandle;
-
-    use super::*;
-
-    const PATIENCE: Duration = Duration::from_secs(60);
-
-    /// The helper as a thread: a process cannot be forked where tests run side by side.
-    fn helper(program: &str) -> (Channel, JoinHandle<()>) {
-        let (own, its) = Channel::pair().unwrap();
-        let arguments = vec!["-c".into(), program.into()];
-        let program = Program { path: "/bin/sh".into(), arguments, state_home: None };
-        (own, std::thread::spawn(move || serve(&its, program)))
-    }
-
-    fn say(helper: &Channel, text: &str, fds: &[&OwnedFd]) {
-        let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-        helper.send(text.as_bytes(), &fds, within(PATIENCE)).unwrap();
-    }
-
-    fn line() -> (Channel, OwnedFd) {
-        let (own, its) = Channel::pair().unwrap();
-        (own, its.into())
-    }
-
-    fn next(line: &Channel) -> String {
-        let message = line.receive(within(PATIENCE)).unwrap().expect("the line is closed");
-        String::from_utf8(message.text).unwrap()
-    }
-
-    fn script(folder: &Path, text: &str) -> PathBuf {
-        let path = folder.join("hook");
-        offramp_testkit::process::write_program(&path, &format!("#!/bin/sh\n{text}\n"));
-        path
-    }
-
-    fn is_alive(id: &str) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{id}/stat"));
-        stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
-    }
-
-    fn until_dead(id: &str) {
-        let deadline = Instant::now() + PATIENCE;
-        while is_alive(id) {
-            assert!(Instant::now() < deadline, "{id} lives on");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    #[test]
-    fn a_hook_gets_its_words_and_its_end_is_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let hook = script(folder.path(), "echo $# $*; exit 3");
-        let (helper, thread) = helper("exit 0");
-        say(&helper, &format!("hook {}", hook.display()), &[]);
-        say(&helper, "sealed", &[]);
-        let (line, its) = line();
-        let (mut out, stdout) = io::pipe().unwrap();
-        let stdout = OwnedFd::from(stdout);
-        say(&helper, "run 0 present a.test val-ue_1", &[&stdout, &stdout, &its]);
-        drop((stdout, its));
-        assert!(next(&line).starts_with("started "));
-        assert_eq!(next(&line), format!("ended {}", 3 << 8));
-        let mut text = String::new();
-        out.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "3 present _acme-challenge.a.test val-ue_1\n");
-        drop(helper);
-        thread.join().unwrap();
-    }
-
-    #[test]
-    fn nothing_is_started_that_was_not_named_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let trace = folder.path().join("trace");
-        let hook = script(folder.path(), &format!("touch {}", trace.display()));
-        let known = format!("hook {}", hook.display());
-        for said in [
-            &["sealed", &known][..],
-            &[&known, "run 0 present a.test value"],
-            &[&known, "sealed", "run 1 present a.test value"],
-            &[&known, "sealed", "run 0 delete a.test value"],
-            &[&known, "sealed", "run 0 present a.test;b value"],
-            &[&known, "sealed", "run 0 present a.test value more"],
-            &[&known, "sealed", "run 0 present a.test"],
-            &[&known, "sealed", "run 0 present a.test \u{1b}[2J"],
-            &[&known, "sealed", "run /bin/true present a.test value"],
-            &["sealed", "sealed"],
-            &["sealed", "user 0 0"],
-            &["upgrade"],
-            &["exec /bin/true"],
-            &[""],
-        ] {
-            let (helper, thread) = helper("exit 0");
-            let (line, its) = line();
-            for text in said {
-                let fds: &[&OwnedFd] = if text.starts_with("run") { &[&its; 3] } else { &[] };
-                // It may have ended by then.
-                let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-                let _ = helper.send(text.as_bytes(), &fds, within(PATIENCE));
-            }
-            thread.join().unwrap();
-            drop(its);
-            let heard = line.receive(within(PATIENCE)).unwrap();
-            assert!(heard.is_none(), "{said:?}: {heard:?}");
-            assert!(!trace.exists(), "{said:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_not_kept_ends_with_its_line_or_with_the_process() {
-        for (last, lives) in [("", false), ("keep", true)] {
-            let (helper, thread) = helper("exec sleep 600");
-            say(&helper, "sealed", &[]);
-            let (line, its) = line();
-            say(&helper, "upgrade", &[&its, &its]);
-            drop(its);
-            let started = next(&line);
-            let id = started.strip_prefix("started ").unwrap().to_owned();
-            if !last.is_empty() {
-                say(&line, last, &[]);
-            }
-            // Both at once, as when the process ends.
-            drop((line, helper));
-            thread.join().unwrap();
-            if lives {
-                assert!(is_alive(&id));
-                kill_process(&id);
-            }
-            until_dead(&id);
-        }
-    }
-
-    #[test]
-    fn one_that_is_killed_says_so() {
-        let (helper, thread) = helper("exec sleep 600");
-        say(&helper, "sealed", &[]);
-        let (line, its) = line();
-        say(&helper, "upgrade", &[&its, &its]);
-        drop(its);
-        let started = StartedProgram::on(line).unwrap();
-        assert!(is_alive(&started.id().to_string()));
-        assert_eq!(started.kill().unwrap().signal(), Some(9));
-        drop(helper);
-        thread.join().unwrap();
-    }
-
-    #[test]
-    fn no_more_run_at_a_time_than_are_needed() {
-        let (helper, thread) = helper("exec sleep 600");
-        say(&helper, "sealed", &[]);
-        let mut lines = Vec::new();
-        for number in 0..=MOST_RUNS {
-            let (line, its) = line();
-            say(&helper, "upgrade", &[&its, &its]);
-            drop(its);
-            let answer = next(&line);
-            assert_eq!(answer.starts_with("failed"), number == MOST_RUNS, "{number}: {answer}");
-            lines.push(line);
-        }
-        drop((lines, helper));
-        thread.join().unwrap();
-    }
-
-    fn kill_process(id: &str) {
-        let status = Command::new("kill").arg("-KILL").arg(id).status().unwrap();
-        assert!(status.success());
-    }
-}
+mod tests;

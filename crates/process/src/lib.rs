@@ -82,5 +82,5 @@ mod service_manager;
 pub use error::{Error, Finding, Findings, log_warnings, none_or_refused};
 pub use helper::{Helper, StartedProgram};
 pub use origin::{Origin, Source};
-pub use program::{HANDOVER, Program, challenge_record, dns_hook};
+pub use program::{HANDOVER, Program, challenge_record, dns_hook, receiver_program};
 pub use service_manager::ServiceManager;

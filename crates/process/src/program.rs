@@ -1,8 +1,11 @@
-//! Programs that Offramp starts: itself for an upgrade, and DNS hooks for ACME.
+//! Programs that Offramp starts: itself for an upgrade, DNS hooks for ACME, and receivers of notifications.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use offramp_config::model::ProgramCommand;
+use offramp_net::child::without_ambient_capabilities;
 
 /// Set in the environment of a new process: its standard input is the end of a hand-over.
 pub const HANDOVER: &str = "OFFRAMP_HANDOVER";
@@ -48,6 +51,15 @@ pub fn dns_hook(program: &Path, [action, domain, value]: [&str; 3]) -> Command {
         // Only this process speaks to the service manager.
         .env_remove("NOTIFY_SOCKET")
         .stdin(Stdio::null());
+    command
+}
+
+/// The command of a program that gets a notification; the caller makes its standard input the message.
+pub fn receiver_program(program: &ProgramCommand) -> Command {
+    let mut command = Command::new(program.path());
+    // Only this process speaks to the service manager.
+    command.args(program.arguments()).env_remove("NOTIFY_SOCKET");
+    without_ambient_capabilities(&mut command);
     command
 }
 

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use offramp_config::Config;
-use offramp_config::model::{DnsProvider, Sandbox, StoreUrl};
+use offramp_config::model::{DnsProvider, NotifyTarget, ProgramCommand, Sandbox, StoreUrl};
 use offramp_net::process::{self, UserIdentity};
 use offramp_net::sandbox::{bounds, calls};
 use offramp_observe::{Log, LogField};
 
 use crate::error::{Error, Finding};
-use crate::helper::Helper;
+use crate::helper::{Helper, NamedPrograms};
 use crate::origin::{Origin, Source};
 use crate::program::Program;
 use crate::state_dir;
@@ -98,7 +98,7 @@ pub fn enter(
         helper.dismiss();
         return Ok(confinement);
     }
-    helper.settle(identity, hooks(config)).map_err(|error| Error::one(format!("sandbox: {error}")))?;
+    helper.settle(identity, programs(config)).map_err(|error| Error::one(format!("sandbox: {error}")))?;
     let why = |error: io::Error| error.to_string();
     let strict = config.process.sandbox == Sandbox::Strict;
     if matches!(scope.source.origin, Origin::File(_)) {
@@ -159,7 +159,11 @@ fn gives_files(config: &Config, origin: &Origin) -> bool {
 pub fn beyond(confinement: &Confinement, config: &Config) -> Vec<Finding> {
     let Some(helper) = &confinement.helper else { return Vec::new() };
     let of_hooks = other_hooks(config, |program| helper.has(program));
-    of_hooks.chain(confinement.grants.iter().flat_map(|grants| grants.missing(config))).collect()
+    let of_receivers = other_receivers(config, |command| helper.has_receiver(command));
+    of_hooks
+        .chain(of_receivers)
+        .chain(confinement.grants.iter().flat_map(|grants| grants.missing(config)))
+        .collect()
 }
 
 /// Everything that a configuration names beyond its file, and that the sandbox of the file's will not let it use.
@@ -187,15 +191,37 @@ pub fn beyond_named(file: &Config, config: &Config, scope: Scope<'_>) -> Vec<Fin
         );
         Finding::new(&need.at, text)
     });
-    let known = hooks(file);
-    let of_hooks = other_hooks(config, |program| known.iter().any(|hook| hook == program));
-    of_files.chain(of_hooks).chain(beyond_file(file, config, scope)).collect()
+    let beyond: Vec<Finding> = of_files.chain(other_programs(file, config)).collect();
+    // Ports may be in files, which are opened only if all files are named.
+    if beyond.is_empty() { beyond_file(file, config, scope) } else { beyond }
 }
 
 fn beyond_grants(file: &Config, config: &Config, grants: &Grants) -> Vec<Finding> {
-    let known = hooks(file);
-    let of_hooks = other_hooks(config, |program| known.iter().any(|hook| hook == program));
-    of_hooks.chain(grants.missing(config)).collect()
+    other_programs(file, config).into_iter().chain(grants.missing(config)).collect()
+}
+
+/// The programs of a configuration that its file does not name.
+fn other_programs(file: &Config, config: &Config) -> Vec<Finding> {
+    let NamedPrograms { hooks, receivers } = programs(file);
+    let of_hooks = other_hooks(config, |program| hooks.iter().any(|hook| hook == program));
+    of_hooks.chain(other_receivers(config, |command| receivers.contains(command))).collect()
+}
+
+/// The programs for notifications of a configuration that are not `known`.
+fn other_receivers(
+    config: &Config,
+    known: impl Fn(&ProgramCommand) -> bool,
+) -> impl Iterator<Item = Finding> {
+    config.telemetry.notify.iter().filter_map(move |receiver| match &receiver.to {
+        NotifyTarget::Program(program) if !known(&program.command) => Some(Finding::new(
+            &receiver.at,
+            format!(
+                "`notify.program`: the sandbox does not let Offramp start {} with these arguments; {UPGRADE}",
+                program.command.path().display()
+            ),
+        )),
+        _ => None,
+    })
 }
 
 /// The hooks of a configuration that are not `known`.
@@ -292,13 +318,21 @@ impl<'a> SandboxParts<'a> {
 }
 
 /// The programs that the configuration names.
-fn hooks(config: &Config) -> Vec<PathBuf> {
-    let programs = config.authorities.iter().filter_map(|authority| match &authority.dns {
+fn programs(config: &Config) -> NamedPrograms {
+    let hooks = config.authorities.iter().filter_map(|authority| match &authority.dns {
         Some(DnsProvider::Hook(program)) => Some(program.path.clone()),
         _ => None,
     });
-    let mut programs: Vec<PathBuf> = programs.collect();
-    programs.sort_unstable();
-    programs.dedup();
-    programs
+    let mut hooks: Vec<PathBuf> = hooks.collect();
+    hooks.sort_unstable();
+    hooks.dedup();
+    let mut receivers: Vec<ProgramCommand> = Vec::new();
+    for receiver in &config.telemetry.notify {
+        if let NotifyTarget::Program(program) = &receiver.to
+            && !receivers.contains(&program.command)
+        {
+            receivers.push(program.command.clone());
+        }
+    }
+    NamedPrograms { hooks, receivers }
 }

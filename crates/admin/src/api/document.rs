@@ -1,22 +1,17 @@
 //! Configurations in JSON, with the keys and values of the TOML form.
 
-use offramp_config::model::{Config, StoreUrl};
-use offramp_config::{At, EDITED};
+use offramp_config::model::Config;
+use offramp_config::{At, EDITED, hide_secrets};
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
 
 use super::ProblemDetails;
 
-/// The configuration as a file, without the password of the log store.
+/// The configuration as a file, without its secrets.
 pub(crate) fn toml(config: &Config) -> String {
-    match config.telemetry.log_store.url.as_ref().and_then(StoreUrl::masked) {
-        None => offramp_config::print(config),
-        Some(masked) => {
-            let mut shown = config.clone();
-            shown.telemetry.log_store.url = Some(masked);
-            offramp_config::print(&shown)
-        }
-    }
+    let mut shown = config.clone();
+    hide_secrets(&mut shown);
+    offramp_config::print(&shown)
 }
 
 /// The whole configuration in JSON.
@@ -200,6 +195,7 @@ mod tests {
     #[test]
     fn a_configuration_is_shown_with_its_origins_and_without_a_password() {
         let text = "[limits]\nconnections = 77\n[log_store]\nurl = \"postgres://me:secret@h/db\"\n\
+                    [[notify]]\nname = \"chat\"\nurl = \"https://hooks.example/T0/secret\"\n\
                     [[route]]\nhost = \"a.example\"\nbackend = \"x\"\n\
                     [backend.x]\nservers = [\"10.0.0.1:80 weight=2\"]\nhealth = { path = \"/up\" }\n";
         let (config, _) = parse(text, "f.toml", &Environment::default()).unwrap();
@@ -208,6 +204,9 @@ mod tests {
         assert_eq!(settings["limits.connections"], json!({ "value": 77, "origin": "f.toml:2:15" }));
         assert_eq!(settings["limits.idle_timeout"]["origin"], "default");
         assert!(settings["log_store.url"]["value"].as_str().unwrap().contains("***"), "{settings}");
+        let chat = items(&whole, "notify").next().unwrap();
+        assert_eq!(chat["url"], "https://hooks.example/***");
+        assert!(!toml(&config).contains("secret"));
         assert_eq!(shared(&config, &whole), [] as [Value; 0]);
         let route = items(&whole, "route").next().unwrap();
         assert_eq!(route["host"], json!(["a.example"]));

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use offramp_certs::{Certificate, inspect};
-use offramp_control::{Applied, BackendView, CheckView, Closed, Refused as RefusedChange, ServerView, View};
+use offramp_control::{
+    Applied, BackendView, CertificateOutlook, CheckView, Closed, FailedOrder, Refused as RefusedChange,
+    ServerView, View,
+};
 use offramp_observe::ExpositionFormat;
 use offramp_observe::facts::HttpVersion;
 use serde_json::{Map, Value, json};
@@ -101,9 +104,25 @@ fn certificates_in_use(view: &View) -> Vec<Value> {
     let with_chain = |one: &Arc<Certificate>| {
         let mut shown = certificate(one, now);
         shown["chain"] = chain(one);
+        let (next, refusal) = orders_of(one, &shown["names"], view);
+        (shown["next_renewal"], shown["last_refusal"]) = (next, refusal);
         shown
     };
     view.certificates().iter().map(with_chain).collect()
+}
+
+/// The next renewal of a certificate that Offramp renews, and the words of the authorities that refused the last order
+/// for it, or for names that have one of the local CA until then.
+fn orders_of(one: &Certificate, names: &Value, view: &View) -> (Value, Value) {
+    let is_local = one.source.kind() == "local_ca";
+    if !is_local && one.source.kind() != "acme" {
+        return (Value::Null, Value::Null);
+    }
+    let names = names.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned));
+    let CertificateOutlook { next, failure } = view.outlook(&names.collect::<Vec<_>>());
+    let next = next.or_else(|| is_local.then(|| one.renew_at()));
+    let refusal = failure.map(|FailedOrder { at, reason }| json!({ "at": time(at), "detail": reason }));
+    (next.map_or(Value::Null, |next| time(next).into()), refusal.unwrap_or(Value::Null))
 }
 
 /// Finds the item of this name.

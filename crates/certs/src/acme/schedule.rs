@@ -76,6 +76,9 @@ pub struct Failures {
     /// The time in seconds of Unix time before which the authority asked for no further order.
     #[serde(default)]
     barred: u64,
+    /// The words of the authorities at the last failure.
+    #[serde(default)]
+    pub reason: Option<String>,
 }
 
 /// The reason for an attempt.
@@ -95,6 +98,12 @@ impl Failures {
         let surplus = self.last.len().saturating_sub(FAILURES_PER_HOUR);
         self.last.drain(..surplus);
         self.barred = retry_after.map_or(0, |wait| seconds(now + wait.min(LONGEST_WAIT)));
+    }
+
+    /// The time of the last failure, and what the authorities said.
+    pub fn latest(&self) -> Option<(SystemTime, Option<String>)> {
+        let at = UNIX_EPOCH.checked_add(Duration::from_secs(*self.last.last()?))?;
+        Some((at, self.reason.clone()))
     }
 
     /// The time of the next attempt.

@@ -32,3 +32,4 @@ pub(crate) mod smuggling_backend;
 pub(crate) mod smuggling_rows;
 pub(crate) mod upgrade;
 pub(crate) mod venv;
+pub(crate) mod webhook;

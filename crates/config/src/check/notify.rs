@@ -13,7 +13,15 @@ pub(super) fn receivers(root: &Section, reader: &mut ValueReader<'_, '_>) -> Vec
         let before = reader.report.len();
         let mut receiver: NotifyConfig = reader.filled("notify", section);
         receiver.at = reader.at(&section.span);
-        if let Some(details) = section.section("mail") {
+        if section.mentions("program") {
+            without(
+                section,
+                "program",
+                &["mail", "url", "url_file", "format", "body", "token_file", "ca"],
+                reader,
+            );
+            receiver.to = NotifyTarget::Program(reader.filled("notify", section));
+        } else if let Some(details) = section.section("mail") {
             receiver.to = mail(section, details, reader).map_or(receiver.to, NotifyTarget::Mail);
         } else {
             receiver.to = NotifyTarget::Webhook(reader.filled("notify", section));
@@ -48,7 +56,7 @@ fn address(section: &Section, reader: &mut ValueReader<'_, '_>) {
         }
         (false, false) => {
             let problem = Problem::new("[[notify]] has no address to send messages to");
-            let help = "add `url`, `url_file` with the name of a file that has the URL, or `mail`";
+            let help = "add `url`, `url_file` with the name of a file that has the URL, `mail` or `program`";
             reader.report.whole(&section.span, problem.help(help));
         }
         _ => {}
@@ -57,11 +65,7 @@ fn address(section: &Section, reader: &mut ValueReader<'_, '_>) {
 
 /// Reads a receiver of mail; `details` are those of its section.
 fn mail(section: &Section, details: &Section, reader: &mut ValueReader<'_, '_>) -> Option<MailTarget> {
-    let others = ["url", "url_file", "format", "body", "token_file"];
-    for key in others.into_iter().filter(|key| section.mentions(key)) {
-        let problem = Problem::new(format!("`{key}` cannot go with `mail`: it is for messages to a URL"));
-        reader.report.local(section.key_span(key), problem.help("leave it out, or write another [[notify]]"));
-    }
+    without(section, "mail", &["url", "url_file", "format", "body", "token_file"], reader);
     for (key, other) in [("user", "password_file"), ("password_file", "user")] {
         if details.mentions(key) && !details.mentions(other) {
             let problem = Problem::new(format!("`{key}` has no effect without `{other}`"));
@@ -69,4 +73,14 @@ fn mail(section: &Section, details: &Section, reader: &mut ValueReader<'_, '_>) 
         }
     }
     reader.whole("notify.mail", details)
+}
+
+/// Reports each of the `others` that stands beside `key`.
+fn without(section: &Section, key: &str, others: &[&str], reader: &mut ValueReader<'_, '_>) {
+    for other in others.iter().filter(|other| section.mentions(other)) {
+        let problem = Problem::new(format!("`{other}` cannot go with `{key}`: a receiver has one way"));
+        reader
+            .report
+            .local(section.key_span(other), problem.help("leave it out, or write another [[notify]]"));
+    }
 }

@@ -68,6 +68,10 @@ impl Excerpt {
 fn masked(text: &str) -> String {
     let mut hidden: Vec<Range<usize>> = Vec::new();
     for (at, scheme) in text.match_indices("://") {
+        if let Some(path) = path_of_receiver(text, at) {
+            hidden.push(path);
+            continue;
+        }
         if !["postgres", "postgresql"].iter().any(|name| text[..at].ends_with(name)) {
             continue;
         }
@@ -84,6 +88,19 @@ fn masked(text: &str) -> String {
     }
     let shown = |(at, c)| if hidden.iter().any(|range| range.contains(&at)) { '*' } else { c };
     text.char_indices().map(shown).collect()
+}
+
+/// The path and query of the URL of a receiver of notifications whose scheme ends at `at`: the value of a key `url`.
+fn path_of_receiver(text: &str, at: usize) -> Option<Range<usize>> {
+    let before = text[..at].strip_suffix("https").or_else(|| text[..at].strip_suffix("http"))?;
+    let key = before.trim_end_matches(['"', '\'']).trim_end().strip_suffix('=')?.trim_end();
+    if !key.trim_end_matches(['"', '\'']).ends_with("url") {
+        return None;
+    }
+    let host = at + "://".len();
+    let end = text[host..].find(['"', '\'']).map_or(text.len(), |length| host + length);
+    let begin = text[host..end].find(['/', '?']).map_or(end, |length| host + length + 1);
+    Some(begin.min(end)..end)
 }
 
 fn visible(c: char) -> char {
@@ -123,6 +140,10 @@ mod tests {
             ("url = 'postgresql://u@h/d?password=x&a=b'", "url = 'postgresql://u@h/d?password=*&a=b'"),
             ("url = \"postgres://h:1/db?password_file=/x\"", "url = \"postgres://h:1/db?password_file=/x\""),
             ("server = \"tls://a:1\"", "server = \"tls://a:1\""),
+            ("url = \"https://a.test/s3cret?x\" # c", "url = \"https://a.test/********\" # c"),
+            ("[{ url='http://a.test:1/s', on = 1 }]", "[{ url='http://a.test:1/*', on = 1 }]"),
+            ("url = \"https://a.test\"", "url = \"https://a.test\""),
+            ("to = \"https://a.test/path\"", "to = \"https://a.test/path\""),
         ] {
             assert_eq!(masked(line), shown);
         }

@@ -39,8 +39,12 @@ const RULES: &[(&str, KeyRule)] = &[
     ("certificate", KeyRule::Beside("on_demand", &["acme"])),
     ("certificate.on_demand", KeyRule::Some(&["names", "ask"])),
     ("acme.*", KeyRule::Without("dns_hook", &["dns_update"])),
-    ("notify", KeyRule::Some(&["url", "url_file", "mail"])),
+    ("notify", KeyRule::Some(&["url", "url_file", "mail", "program"])),
     ("notify", KeyRule::Without("mail", &["url", "url_file", "format", "body", "token_file"])),
+    (
+        "notify",
+        KeyRule::Without("program", &["mail", "url", "url_file", "format", "body", "token_file", "ca"]),
+    ),
     ("notify.mail", KeyRule::Beside("user", &["password_file"])),
     ("notify.mail", KeyRule::Beside("password_file", &["user"])),
     ("notify", KeyRule::Without("url", &["url_file"])),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::web_url::WebUrl;
 use super::words::words;
-use super::{FilePath, MailTarget, Name};
+use super::{FilePath, MailTarget, Name, NotifyProgram};
 use crate::error::{At, Problem, shown};
 
 /// A receiver of notifications.
@@ -57,6 +57,8 @@ pub enum NotifyTarget {
     Webhook(Webhook),
     /// By mail.
     Mail(MailTarget),
+    /// By a program of the operator.
+    Program(NotifyProgram),
 }
 
 /// A URL that gets messages by HTTP. Either `url` or `url_file` is present.
@@ -105,7 +107,18 @@ impl NotifyUrl {
     pub fn origin(&self) -> &str {
         origin(&self.0)
     }
+
+    /// The URL with `***` in the place of path and query; `None` if it has none.
+    #[must_use]
+    pub fn masked(&self) -> Option<Self> {
+        let origin = self.origin();
+        let is_secret = !["", "/"].contains(&&self.0[origin.len()..]);
+        is_secret.then(|| NotifyUrl(format!("{origin}{HIDDEN}")))
+    }
 }
+
+/// The placeholder of a hidden path.
+const HIDDEN: &str = "/***";
 
 fn origin(url: &str) -> &str {
     let begin = url.find("://").map_or(0, |at| at + 3);
@@ -125,6 +138,12 @@ impl FromStr for NotifyUrl {
             problem.help("write such as \"https://ntfy.example.org/alerts\"")
         };
         let url = WebUrl::read(text).map_err(refused)?;
+        if text.strip_prefix(origin(text)) == Some(HIDDEN) {
+            let problem = refused("`***` stands for a path that is not shown");
+            return Err(
+                problem.help("write the URL itself, or put it into a file and name that as `url_file`")
+            );
+        }
         if !url.is_https && url.host.parse::<IpAddr>().is_ok_and(|address| !is_local(address)) {
             return Err(refused("without TLS anybody on the way could read it; write https://"));
         }
@@ -387,6 +406,24 @@ mod tests {
             assert!(message.contains(why), "{text}: {message}");
             assert!(!message.contains("secret"), "{message}");
         }
+    }
+
+    #[test]
+    fn what_follows_the_host_is_hidden_and_cannot_be_read_back() {
+        for (text, shown) in [
+            ("https://hooks.example.org/T0/secret", Some("https://hooks.example.org/***")),
+            ("https://ntfy.example.org:8443?auth=secret", Some("https://ntfy.example.org:8443/***")),
+            ("https://ntfy.example.org/", None),
+            ("https://ntfy.example.org", None),
+        ] {
+            let masked = text.parse::<NotifyUrl>().unwrap().masked();
+            assert_eq!(masked.as_ref().map(NotifyUrl::as_str), shown);
+            if let Some(masked) = masked {
+                let problem = masked.as_str().parse::<NotifyUrl>().unwrap_err();
+                assert!(format!("{problem:?}").contains("url_file"), "{problem:?}");
+            }
+        }
+        assert!("https://a.example.org/***/x".parse::<NotifyUrl>().is_ok());
     }
 
     #[test]

@@ -10,9 +10,9 @@ use crate::model::words::{Word, WordOrFile};
 use crate::model::{
     AccessOutput, AskUrl, Balance, BodyTemplate, Bounded, CookieName, DefaultRole, DirectoryUrl, ErrorShare,
     FilePath, GraphitePrefix, HeaderName, HeaderValue, HostName, ListenAddress, Listeners, LogOutput,
-    MailAddress, MailServer, Name, NotifyUrl, OtlpUrl, RecordSizeLimit, RecordSizePolicy, RedirectTo,
-    RoutePath, ServerAddress, ServiceEndpoint, Size, SplitBy, StoreUrl, SyslogAddress, TlsName, User,
-    Workers,
+    MailAddress, MailServer, Name, NotifyUrl, OtlpUrl, ProgramCommand, RecordSizeLimit, RecordSizePolicy,
+    RedirectTo, RoutePath, ServerAddress, ServiceEndpoint, Size, SplitBy, StoreUrl, SyslogAddress, TlsName,
+    User, Workers,
 };
 use crate::syntax::TextSyntax;
 use crate::units::Rate;
@@ -123,6 +123,21 @@ impl PlainValue for RecordSizePolicy {
             _ => None,
         }
         .ok_or_else(|| unfit(value))
+    }
+}
+
+impl PlainValue for ProgramCommand {
+    const SYNTAX: Option<TextSyntax> = Some(TextSyntax::ProgramWord);
+
+    fn write(&self) -> Scalar {
+        Scalar::List(self.words())
+    }
+
+    fn read(value: &Scalar, _: &ValueOrigin<'_>) -> Result<Self, Problem> {
+        match value {
+            Scalar::List(words) => ProgramCommand::read(words),
+            _ => Err(unfit(value)),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use offramp_observe::timestamp::{Precision, write_rfc3339};
 use super::Want;
 use super::context::AcmeContext;
 use super::order::{Failure, order};
+use super::outlook::FailedOrder;
 use super::pause::{Bars, QuickTries, Scope};
 
 /// The outcome of an order: the end of the certificate's validity, or the reason why there is none.
@@ -66,10 +67,11 @@ pub(super) async fn attempt(
         }
         begun(want, authority, context, meanwhile);
         let outcome = order(want, authority, context).await;
-        context.note(&names, outcome.as_ref().err().map(|failure| failure.reason.as_str()));
+        context.orders().count(outcome.is_ok());
         match outcome {
             Ok(certificate) => {
                 context.forget_failures(&want.subject);
+                context.orders().settle(&names, None);
                 let until = date(certificate.not_after);
                 let fields =
                     [("names", (&names).into()), ("authority", name.into()), ("not_after", (&until).into())];
@@ -91,10 +93,14 @@ pub(super) async fn attempt(
             }
         }
     }
+    if !reasons.is_empty() {
+        let (at, reason) = (SystemTime::now(), reasons.join("; "));
+        context.orders().settle(&names, Some(FailedOrder { at, reason }));
+    }
     if comes_soon(&names, context, bars, is_network && !reasons.is_empty()) {
         return Err(reasons.join("; "));
     }
-    failed(want, context, context.pauses(bars).shortest(&want.authorities, SystemTime::now()));
+    failed(want, context, &reasons, context.pauses(bars).shortest(&want.authorities, SystemTime::now()));
     if reasons.is_empty() {
         reasons.push("every authority wants to be left alone".into());
     }
@@ -140,10 +146,11 @@ fn begun(want: &Want, authority: &AcmeAuthority, context: &AcmeContext, meanwhil
 }
 
 /// Notes a failure, and says when the next attempt is: the more urgently, the less the old certificate has left.
-fn failed(want: &Want, context: &AcmeContext, retry_after: Option<Duration>) {
+fn failed(want: &Want, context: &AcmeContext, reasons: &[String], retry_after: Option<Duration>) {
     let now = SystemTime::now();
     let mut failures = context.failures(&want.subject);
     failures.note(now, retry_after);
+    failures.reason = Some(reasons.join("; ")).filter(|reason| !reason.is_empty()).or(failures.reason);
     context.keep_failures(&want.subject, &failures);
     let next = failures.earliest(now, Occasion::Due, 0).duration_since(now).unwrap_or_default();
     let names = want.names();

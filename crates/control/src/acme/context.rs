@@ -18,10 +18,11 @@ use offramp_proxy::Challenges;
 use tokio::sync::mpsc::{Sender, UnboundedSender};
 use tokio::sync::{Mutex, Semaphore};
 
-use super::Orders;
+use super::Want;
 use super::claims::Claims;
 use super::http::{Client, is_of_type};
 use super::keeper::Prompt;
+use super::outlook::{FailedOrder, Orders};
 use super::pause::{Bars, Pauses};
 use super::turns::Turns;
 
@@ -218,10 +219,16 @@ impl AcmeContext {
         let _ = self.obtained.send(());
     }
 
-    /// Counts the order of a certificate by its outcome, and keeps the reason of a failure.
-    pub(super) fn note(&self, names: &str, failure: Option<&str>) {
-        self.orders.note(failure.is_none());
-        self.orders.settle(names, failure);
+    /// The outcomes of orders.
+    pub(super) fn orders(&self) -> &Arc<Orders> {
+        &self.orders
+    }
+
+    /// Shows the time of the next order, and why the latest has failed.
+    pub(super) fn show_plan(&self, want: &Want, next: SystemTime) {
+        let (at, reason) = self.failures(&want.subject).latest().unzip();
+        let noted = at.zip(reason.flatten()).map(|(at, reason)| FailedOrder { at, reason });
+        self.orders.plan(&want.names(), next, noted);
     }
 
     /// Leaves the right to order to another process for now, without a word in the log, or takes it back.

@@ -4,11 +4,7 @@
 //! in `OFFRAMP_ACME_ACTION`, `OFFRAMP_ACME_RECORD` and `OFFRAMP_ACME_VALUE`, the name without its prefix in
 //! `OFFRAMP_ACME_DOMAIN`. It must end within [`LIMIT`], with status 0 if the record is set or gone.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::pin::pin;
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,21 +12,13 @@ use base64::prelude::BASE64_STANDARD;
 use offramp_certs::acme::dns_update::{TsigHmac, TsigKey, Update};
 use offramp_certs::read_secret;
 use offramp_config::model::{DnsUpdate, TsigAlgorithm};
-use offramp_net::process::kill_group;
-use offramp_process::{Helper, StartedProgram, challenge_record, dns_hook};
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::net::unix::pipe::Receiver;
-use tokio::process::Child;
-use tokio::time::timeout;
+use offramp_process::{Helper, challenge_record};
 
 use super::name_server;
+use crate::operator_program::{self, OperatorProgram, ProgramEnd};
 
 /// The time limit of the program.
 const LIMIT: Duration = Duration::from_secs(120);
-/// The time for which its output is read after its end: a process that it has left behind may keep the output open.
-const REST: Duration = Duration::from_millis(500);
-/// The part of its output that is kept for the message, in bytes.
-const SHOWN: usize = 400;
 
 /// The change of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,13 +95,10 @@ async fn run(
     limit: Duration,
 ) -> Result<(), String> {
     let words = [action.word(), &record.domain, &record.value];
-    let (hook, outputs) =
-        Hook::start(helper, program, words).map_err(|error| format!("cannot be started: {error}"))?;
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let ended = hook.end(outputs, limit, &mut out, &mut err).await;
-    let said = [shown(&err), shown(&out)].join(" ");
-    let said = said.trim();
-    match ended {
+    let hook = OperatorProgram::DnsHook { path: program, words };
+    let ended = operator_program::run(helper, hook, limit).await;
+    let ProgramEnd { status, said } = ended.map_err(|error| format!("cannot be started: {error}"))?;
+    match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{status}: {said}")),
         Err(reason) if said.is_empty() => Err(reason),
@@ -121,96 +106,10 @@ async fn run(
     }
 }
 
-/// The program while it runs.
-enum Hook {
-    /// A child of this process.
-    Own(Child),
-    /// Started by the helper, which kills it with its children once no order waits for it.
-    Helped(StartedProgram),
-}
-
-impl Hook {
-    /// Starts it; what it says on standard output and standard error comes from the receivers.
-    fn start(helper: Option<&Helper>, program: &Path, words: [&str; 3]) -> io::Result<(Self, [Receiver; 2])> {
-        let ((stdout, out), (stderr, err)) = (io::pipe()?, io::pipe()?);
-        let outputs = [Receiver::from_owned_fd(stdout.into())?, Receiver::from_owned_fd(stderr.into())?];
-        let hook = match helper {
-            Some(helper) => {
-                Hook::Helped(helper.hook(program, words, [OwnedFd::from(out), OwnedFd::from(err)])?)
-            }
-            None => {
-                let mut command = tokio::process::Command::from(dns_hook(program, words));
-                Hook::Own(command.process_group(0).stdout(out).stderr(err).kill_on_drop(true).spawn()?)
-            }
-        };
-        Ok((hook, outputs))
-    }
-
-    /// Waits for its end, and keeps the beginning of what it writes.
-    async fn end(
-        mut self,
-        outputs: [Receiver; 2],
-        limit: Duration,
-        out: &mut Vec<u8>,
-        err: &mut Vec<u8>,
-    ) -> Result<ExitStatus, String> {
-        let [stdout, stderr] = outputs;
-        let mut reading = pin!(async { tokio::join!(read(stdout, out), read(stderr, err)) });
-        let mut is_read = false;
-        let wait = async {
-            loop {
-                tokio::select! {
-                    status = self.ended() => return status,
-                    _ = &mut reading, if !is_read => is_read = true,
-                }
-            }
-        };
-        let ended = timeout(limit, wait).await;
-        let status = ended.map_err(|_| format!("did not end within {} s", limit.as_secs()))?;
-        if !is_read {
-            let _ = timeout(REST, reading).await;
-        }
-        status.map_err(|error| error.to_string())
-    }
-
-    async fn ended(&mut self) -> io::Result<ExitStatus> {
-        match self {
-            Hook::Own(child) => child.wait().await,
-            Hook::Helped(started) => started.ended().await,
-        }
-    }
-}
-
-impl Drop for Hook {
-    /// A program without an order that waits for it is killed, with its children.
-    fn drop(&mut self) {
-        if let Hook::Own(child) = self
-            && let Some(leader) = child.id()
-        {
-            kill_group(leader);
-        }
-    }
-}
-
-/// Reads an output to its end, and keeps its beginning.
-async fn read(mut output: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
-    let mut piece = [0; 1024];
-    while let Ok(length @ 1..) = output.read(&mut piece).await {
-        let room = SHOWN.saturating_sub(kept.len()).min(length);
-        kept.extend_from_slice(&piece[..room]);
-    }
-}
-
-/// An output on one line.
-fn shown(kept: &[u8]) -> String {
-    let text = String::from_utf8_lossy(kept);
-    let printable: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    printable.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use offramp_testkit::process::write_program;
+    use tokio::time::timeout;
 
     use super::*;
 

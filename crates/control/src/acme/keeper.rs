@@ -101,6 +101,7 @@ impl Keeper {
         };
         let at = due.max(self.not_before(now));
         let wait = at.duration_since(now).unwrap_or_default();
+        self.context.show_plan(&self.want, at);
         if !wait.is_zero() {
             if !self.asked.is_empty() {
                 let why =

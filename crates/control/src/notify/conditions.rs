@@ -80,6 +80,10 @@ impl Conditions {
             late: latest(NoticeKind::Late),
             confirm: latest(NoticeKind::Confirm),
         };
+        Self::after(seen)
+    }
+
+    fn after(seen: SeenNotices) -> Self {
         Self {
             seen,
             limits: RecentAlerts::default(),
@@ -458,80 +462,4 @@ impl ErrorWindow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_are_counted_over_five_minutes() {
-        let (start, mut window) = (Instant::now(), ErrorWindow::default());
-        let mut at = |second: u64, requests, errors| {
-            let added = window.add(RequestCounts { requests, errors }, start + Duration::from_secs(second));
-            let counted = added.map(|counts| (counts.requests, counts.errors));
-            assert!(window.0.len() <= 33, "{}", window.0.len());
-            counted
-        };
-        assert_eq!(at(0, 1000, 900), None, "what was before is not counted");
-        assert_eq!(at(10, 1100, 905), Some((100, 5)));
-        for second in (20..=300).step_by(10) {
-            at(second, 1100, 905);
-        }
-        assert_eq!(at(310, 1100, 905), Some((0, 0)));
-        assert_eq!(at(320, 1200, 1005), Some((100, 100)));
-    }
-
-    #[test]
-    fn a_share_is_exceeded_only_above_it() {
-        let share: ErrorShare = "5%".parse().unwrap();
-        for (requests, errors, exceeded) in
-            [(100, 5, false), (100, 6, true), (0, 0, false), (u64::MAX, u64::MAX, true), (10_000, 501, true)]
-        {
-            assert_eq!(RequestCounts { requests, errors }.exceeds(share), exceeded, "{errors} of {requests}");
-        }
-    }
-
-    #[test]
-    fn counts_increase_from_the_first_look_on() {
-        let mut before = None;
-        let looks = [Some(7), Some(7), None, Some(9), Some(2)].map(|now| increase(&mut before, now));
-        assert_eq!(looks, [0, 0, 0, 2, 0]);
-    }
-
-    #[test]
-    fn what_has_not_happened_for_a_while_is_over() {
-        let (now, mut recent) = (Instant::now(), RecentAlerts::default());
-        recent.note(("a".into(), "once".to_owned()), now);
-        recent.note(("a".into(), "twice".to_owned()), now + Duration::from_secs(60));
-        let present = |recent: &mut RecentAlerts, second| recent.present(now + Duration::from_secs(second));
-        assert_eq!(present(&mut recent, 179), [("a".into(), "twice".to_owned())]);
-        assert_eq!(present(&mut recent, 180), []);
-    }
-
-    #[test]
-    fn notices_become_words() {
-        let notice = |kind, what, fields: &[(&'static str, offramp_observe::LogField<'_>)]| {
-            let notices = Notices::default();
-            let fields: Vec<_> = fields.iter().map(|(_, field)| *field).collect();
-            notices.note(kind, what, &fields);
-            notices.since(kind, 0).remove(0)
-        };
-        let refused = notice(
-            NoticeKind::Limit,
-            "refused",
-            &[
-                ("", ("limit", "queue_full".into())),
-                ("", ("client", "192.0.2.1".into())),
-                ("", ("refused", 7_u64.into())),
-                ("", ("key", "max_queue".into())),
-            ],
-        );
-        let (about, says) = limit(&refused);
-        assert_eq!(
-            (&*about, says.as_str()),
-            ("queue_full", "7 refused, the latest from 192.0.2.1 (max_queue)")
-        );
-        let replaced = notice(NoticeKind::Confirm, "replaced", &[]);
-        assert_eq!(taken_back(&replaced), None);
-        let back = notice(NoticeKind::Confirm, "taken_back", &[("", ("version", 8_u64.into()))]);
-        assert!(taken_back(&back).unwrap().1.contains("taken back"));
-    }
-}
+mod tests;

@@ -58,7 +58,7 @@ pub(crate) fn request(
                 body: text,
             }
         }
-        NotifyFormat::Slack => json(json!({ "text": format!("*{}*\n{}", slack(&title), slack(&text)) })),
+        NotifyFormat::Slack => json(json!({ "text": format!("*{}*\n{}", chat(&title), chat(&text)) })),
         NotifyFormat::Matrix => json(json!({
             "msgtype": "m.text",
             "body": format!("{title}\n{text}"),
@@ -188,13 +188,30 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// Text for Slack: with these three escaped there are no links, and no mentions such as `<!channel>`.
-fn slack(text: &str) -> String {
+/// Text for Slack and for those that take its form. With `<` escaped, Slack has no links and no mentions such as
+/// `<!channel>`. Mattermost and Rocket.Chat read Markdown, `@channel` and URLs in text as well: a space without a width
+/// stands within each.
+fn chat(text: &str) -> String {
+    let mut shown = escaped(text);
+    for (mark, broken) in [
+        ("@", "@\u{200b}"),
+        ("](", "]\u{200b}("),
+        ("://", ":\u{200b}//"),
+        ("www.", "www\u{200b}."),
+        ("WWW.", "WWW\u{200b}."),
+        ("mailto:", "mailto\u{200b}:"),
+    ] {
+        shown = shown.replace(mark, broken);
+    }
+    shown
+}
+
+fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn html(text: &str) -> String {
-    slack(text).replace('"', "&quot;").replace('\'', "&#39;")
+    escaped(text).replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 /// A value of a header field: ASCII as it is, else encoded words (RFC 2047), which ntfy decodes.
@@ -276,6 +293,16 @@ mod tests {
         let slack = parsed(&request(&notification, NotifyFormat::Slack, ORIGIN).body);
         let slack = slack["text"].as_str().unwrap();
         assert!(!slack.contains(['<', '>']) && slack.contains("&lt;!channel&gt;"), "{slack}");
+        let says = "@channel @here [a](http://e.test/i) ![a](b) www.e.test mailto:a@e.test https://e.test";
+        let chat = parsed(&request(&one("a@all", says), NotifyFormat::Slack, ORIGIN).body);
+        let chat = chat["text"].as_str().unwrap();
+        for mark in ["@c", "@h", "@a", "@e", "](", "://", "www.", "mailto:"] {
+            assert!(!chat.contains(mark), "{mark}: {chat}");
+        }
+        assert_eq!(
+            chat.replace('\u{200b}', ""),
+            format!("*web1: server a@all is down*\nserver a@all is down: {says}")
+        );
         let matrix = parsed(&request(&notification, NotifyFormat::Matrix, ORIGIN).body);
         let html = matrix["formatted_body"].as_str().unwrap();
         let bare = html.replace("<b>", "").replacen("</b>", "", 1).replace("<br>", "");

@@ -30,6 +30,26 @@ pub(crate) enum Delivery {
     Refused,
 }
 
+/// The outcome of a try, with its words.
+#[derive(Debug)]
+pub(crate) struct TryOutcome {
+    pub(crate) delivery: Delivery,
+    /// The answer, or the reason why there is none, in one line.
+    pub(crate) says: String,
+}
+
+impl TryOutcome {
+    /// A failure for now.
+    pub(super) fn later(says: String) -> Self {
+        Self { delivery: Delivery::Later { wait: None }, says }
+    }
+
+    /// A failure for good.
+    pub(super) fn refused(says: String) -> Self {
+        Self { delivery: Delivery::Refused, says }
+    }
+}
+
 /// The fates of messages since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeliveryTally {

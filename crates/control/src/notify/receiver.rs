@@ -1,6 +1,5 @@
 //! One receiver, with its secrets read from their files, and a try to send it a message.
 
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -8,10 +7,9 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AF
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use offramp_certs::anchors::Anchors;
-use offramp_certs::client_auth::load_roots;
-use offramp_certs::read_secret;
 use offramp_config::model::{
-    FilePath, MailTarget, NotifyConfig, NotifyFormat, NotifyKind, NotifyTarget, NotifyUrl, Webhook, is_local,
+    MailTarget, NotifyConfig, NotifyFormat, NotifyKind, NotifyTarget, NotifyUrl, ProgramCommand, Webhook,
+    is_local,
 };
 use offramp_net::process::host_name;
 use offramp_observe::timestamp::rfc3339_micros;
@@ -19,8 +17,12 @@ use offramp_process::Finding;
 use offramp_sources::web::{Near, Unanswered, Web, exchange_plain};
 use tokio::time::timeout;
 
-use super::message::{MessageOrigin, NotifyRequest, header_text, request, templated, text, title, trial};
-use super::outbox::Delivery;
+use super::files::{anchors, authorization, gather, secret, url_of};
+use super::message::{
+    MessageOrigin, NotifyRequest, document, header_text, request, templated, text, title, trial,
+};
+use super::outbox::{Delivery, TryOutcome};
+use super::program::{ReceiverPrograms, executable};
 use super::smtp::{self, MailLogin, MailRoute, MailText, MailTls, NotTaken};
 use super::tracker::Notification;
 
@@ -50,6 +52,8 @@ enum DeliveryWay {
     Webhook(NotifyUrl, Option<HeaderValue>),
     /// A mail, after this login.
     Mail(MailTarget, Option<MailLogin>),
+    /// A run of a program.
+    Program(ProgramCommand),
 }
 
 impl DeliveryWay {
@@ -57,6 +61,7 @@ impl DeliveryWay {
     fn needs_tls(&self, has_roots: bool) -> bool {
         match self {
             Self::Webhook(url, _) => url.is_https(),
+            Self::Program(_) => false,
             Self::Mail(mail, _) => has_roots || mail.server.is_smtps || mail.server.host != "localhost",
         }
     }
@@ -74,14 +79,8 @@ pub(crate) enum Envelope {
     /// A request, and the identity of the message, the same in each try.
     Webhook(NotifyRequest, String),
     Mail(MailText),
-}
-
-/// The outcome of a try.
-#[derive(Debug)]
-pub(crate) struct TryOutcome {
-    pub(crate) delivery: Delivery,
-    /// The answer, or the reason why there is none, in one line.
-    pub(crate) says: String,
+    /// The document for the standard input of a program.
+    Program(String),
 }
 
 /// The outcome of a message that an operator has asked for.
@@ -110,6 +109,11 @@ impl Receiver {
                 let login = login.map(|(user, password)| MailLogin { user, password });
                 Some(DeliveryWay::Mail(mail.clone(), login))
             }
+            NotifyTarget::Program(program) => {
+                let found = executable(program.command.path());
+                gather(&mut wrong, found.map_err(|why| Finding::new(&config.at, why)));
+                Some(DeliveryWay::Program(program.command.clone()))
+            }
         };
         let roots = config.ca.as_ref().map(|file| gather(&mut wrong, anchors(file)));
         let roots = roots.flatten();
@@ -130,6 +134,7 @@ impl Receiver {
         match &self.way {
             DeliveryWay::Webhook(url, _) => url.origin().to_owned(),
             DeliveryWay::Mail(mail, _) => mail.server.to_string(),
+            DeliveryWay::Program(command) => command.path().display().to_string(),
         }
     }
 
@@ -148,6 +153,7 @@ impl Receiver {
                 };
                 Envelope::Webhook(request, id)
             }
+            NotifyTarget::Program(_) => Envelope::Program(document(notification, origin).to_string()),
             NotifyTarget::Mail(_) => {
                 let (subject, text) = (header_text(&title(notification, &host)), text(notification));
                 Envelope::Mail(MailText {
@@ -161,23 +167,23 @@ impl Receiver {
     }
 
     /// Sends a message once.
-    pub(crate) async fn send(&self, envelope: &Envelope) -> TryOutcome {
+    pub(crate) async fn send(&self, envelope: &Envelope, programs: &ReceiverPrograms) -> TryOutcome {
         match (&self.way, envelope) {
             (DeliveryWay::Webhook(url, authorization), Envelope::Webhook(message, id)) => {
                 let sent = match self.request(url, authorization.as_ref(), message, id) {
                     Ok(request) => self.exchange(request).await,
-                    Err(error) => return TryOutcome { delivery: Delivery::Refused, says: error.to_string() },
+                    Err(error) => return TryOutcome::refused(error.to_string()),
                 };
-                sent.unwrap_or_else(later)
+                sent.unwrap_or_else(TryOutcome::later)
             }
             (DeliveryWay::Mail(mail, login), Envelope::Mail(text)) => {
                 self.mail(mail, login.as_ref(), text).await
             }
+            (DeliveryWay::Program(command), Envelope::Program(document)) => {
+                programs.send(command, document.as_bytes()).await
+            }
             // The receiver has changed its way since.
-            _ => TryOutcome {
-                delivery: Delivery::Refused,
-                says: "made for another way to this receiver".to_owned(),
-            },
+            _ => TryOutcome::refused("made for another way to this receiver".to_owned()),
         }
     }
 
@@ -207,16 +213,16 @@ impl Receiver {
         let route = MailRoute { from: &mail.from, to: &mail.to };
         match timeout(MAIL_LIMIT, smtp::send(&mail.server, tls, login, route, text)).await {
             Ok(Ok(says)) => TryOutcome { delivery: Delivery::Taken, says },
-            Ok(Err(NotTaken { is_final: true, says })) => TryOutcome { delivery: Delivery::Refused, says },
-            Ok(Err(NotTaken { is_final: false, says })) => later(says),
-            Err(_) => later(late(MAIL_LIMIT)),
+            Ok(Err(NotTaken { is_final: true, says })) => TryOutcome::refused(says),
+            Ok(Err(NotTaken { is_final: false, says })) => TryOutcome::later(says),
+            Err(_) => TryOutcome::later(late(MAIL_LIMIT)),
         }
     }
 
     /// Sends a message that says that messages arrive, once.
-    pub(crate) async fn try_out(&self) -> TrialOutcome {
+    pub(crate) async fn try_out(&self, programs: &ReceiverPrograms) -> TrialOutcome {
         let envelope = self.envelope(&trial(self.config.name.as_str()), SystemTime::now());
-        let TryOutcome { delivery, says } = self.send(&envelope).await;
+        let TryOutcome { delivery, says } = self.send(&envelope, programs).await;
         TrialOutcome { to: self.origin(), taken: delivery == Delivery::Taken, says }
     }
 
@@ -274,10 +280,6 @@ fn prepare_webhook(
     Some(DeliveryWay::Webhook(url?, token.flatten()))
 }
 
-fn later(says: String) -> TryOutcome {
-    TryOutcome { delivery: Delivery::Later { wait: None }, says }
-}
-
 /// The meaning of a status.
 fn verdict(status: StatusCode, headers: &HeaderMap) -> Delivery {
     match status.as_u16() {
@@ -298,44 +300,10 @@ fn shown(status: StatusCode, body: &[u8]) -> String {
     format!("{status}{gap}{}", plain.trim())
 }
 
-fn gather<T>(wrong: &mut Vec<Finding>, outcome: Result<T, Finding>) -> Option<T> {
-    outcome.map_err(|finding| wrong.push(finding)).ok()
-}
-
-fn secret(file: &FilePath) -> Result<String, Finding> {
-    let read = read_secret(&file.path).map_err(|error| Finding::new(&file.at, error.to_string()))?;
-    Ok(read.as_str().to_owned())
-}
-
-fn named(path: &Path, what: &str) -> String {
-    format!("{}: {what}", path.display())
-}
-
-fn url_of(file: &FilePath) -> Result<NotifyUrl, Finding> {
-    let url = secret(file)?.parse::<NotifyUrl>();
-    url.map_err(|problem| Finding::new(&file.at, named(&file.path, problem.message())))
-}
-
-fn authorization(file: &FilePath) -> Result<HeaderValue, Finding> {
-    let token = secret(file)?;
-    let value = HeaderValue::try_from(format!("Bearer {token}")).ok().filter(|_| !token.is_empty());
-    let mut value = value.ok_or_else(|| {
-        Finding::new(
-            &file.at,
-            named(&file.path, "this is no token: it is empty, or has other characters than ASCII"),
-        )
-    })?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
-fn anchors(file: &FilePath) -> Result<Anchors, Finding> {
-    let loaded = load_roots(&file.path, SystemTime::now());
-    loaded.map(|loaded| loaded.anchors).map_err(|error| Finding::new(&file.at, error.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
+    use offramp_config::model::FilePath;
+
     use super::*;
 
     #[test]

@@ -1,21 +1,25 @@
 //! All receivers, as the service, the metrics and the admin interface share them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use offramp_config::model::NotifyKind;
 use offramp_observe::{Log, Sampled, names};
+use offramp_process::Helper;
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 
 use super::conditions::{Conditions, NotifySources};
-use super::outbox::{Delivery, DeliveryTally, Outbox};
-use super::receiver::{Envelope, Receiver, TrialOutcome, TryOutcome};
+use super::outbox::{Delivery, DeliveryTally, Outbox, TryOutcome};
+use super::program::ReceiverPrograms;
+use super::receiver::{Envelope, Receiver, TrialOutcome};
 use super::tracker::{AlertKey, AlertTimes, AlertTracker, CarriedAlert};
 
 /// The longest time between two looks.
 const LOOK: Duration = Duration::from_secs(2);
+/// Between two looks for untried messages at the end.
+const REST: Duration = Duration::from_millis(10);
 
 /// The receivers that are reported.
 #[derive(Default)]
@@ -23,8 +27,20 @@ pub(crate) struct NotifyRegistry {
     following: Mutex<Vec<Arc<Delivering>>>,
     /// The receivers of the process before.
     known: Mutex<Vec<KnownReceiver>>,
-    /// Set once another process tells them.
-    is_left: Arc<AtomicBool>,
+    part: Arc<Mutex<UpgradePart>>,
+    programs: Arc<ReceiverPrograms>,
+}
+
+/// The part of this process while another one takes over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum UpgradePart {
+    /// It looks and tells.
+    #[default]
+    Teller,
+    /// It looks, and tells no more than it has told: the other process was given the rest.
+    Giver,
+    /// The other process looks and tells.
+    Left,
 }
 
 /// A receiver of notifications, and the fates of its messages.
@@ -58,19 +74,28 @@ struct KnownAlert {
     kind: String,
     about: String,
     reported: bool,
+    /// Absent from processes that carry only what was reported.
+    active: Option<bool>,
+    #[serde(default)]
+    untold: u64,
+    differs_ms: Option<u64>,
     rests_ms: u64,
     says: String,
 }
 
 impl KnownReceiver {
     fn of(one: &Delivering, now: Instant) -> Self {
-        let carried = one.state().tracker.carried(now);
-        let alerts = carried.into_iter().map(|CarriedAlert { key, reported, rests, says }| KnownAlert {
-            kind: key.kind.word().to_owned(),
-            about: key.about.into(),
-            reported,
-            rests_ms: u64::try_from(rests.as_millis()).unwrap_or(u64::MAX),
-            says,
+        let carried = one.state().tracker.give(now);
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let alerts = carried.into_iter().map(|alert| KnownAlert {
+            kind: alert.key.kind.word().to_owned(),
+            about: alert.key.about.into(),
+            reported: alert.reported,
+            active: Some(alert.active),
+            untold: alert.untold,
+            differs_ms: alert.differs.map(ms),
+            rests_ms: ms(alert.rests),
+            says: alert.says,
         });
         Self { name: one.receiver.config.name.to_string(), alerts: alerts.collect() }
     }
@@ -79,14 +104,26 @@ impl KnownReceiver {
     fn carried(&self) -> Vec<CarriedAlert<NotifyKind>> {
         let alerts = self.alerts.iter().filter_map(|one| {
             let key = AlertKey { kind: NotifyKind::from_word(&one.kind)?, about: one.about.as_str().into() };
-            let rests = Duration::from_millis(one.rests_ms);
-            Some(CarriedAlert { key, reported: one.reported, rests, says: one.says.clone() })
+            Some(CarriedAlert {
+                key,
+                active: one.active.unwrap_or(one.reported),
+                reported: one.reported,
+                untold: one.untold,
+                differs: one.differs_ms.map(Duration::from_millis),
+                rests: Duration::from_millis(one.rests_ms),
+                says: one.says.clone(),
+            })
         });
         alerts.collect()
     }
 }
 
 impl NotifyRegistry {
+    /// Has the helper start the programs of receivers in the place of this process.
+    pub(crate) fn helped_by(&self, helper: Option<Arc<Helper>>) {
+        self.programs.helped_by(helper);
+    }
+
     /// Has these receivers reported, and no others. One that keeps its name keeps what it knows and what waits for it; of one
     /// without a change the same is given back.
     pub(crate) fn follow(&self, receivers: Vec<Receiver>) -> Vec<Arc<Delivering>> {
@@ -108,7 +145,8 @@ impl NotifyRegistry {
     }
 
     fn delivering(&self, receiver: Receiver, state: Arc<Mutex<DeliveryState>>) -> Delivering {
-        let this = Delivering { receiver, state, is_left: Arc::clone(&self.is_left) };
+        let (part, programs) = (Arc::clone(&self.part), Arc::clone(&self.programs));
+        let this = Delivering { receiver, state, part, programs, woken: Notify::new() };
         let config = &this.receiver.config;
         let mut state = this.state();
         state.tracker.set_times(AlertTimes { group: config.group, rest: config.rest });
@@ -125,8 +163,10 @@ impl NotifyRegistry {
         same.map_or_else(Vec::new, |at| known.swap_remove(at).carried())
     }
 
-    /// The knowledge of the receivers, for the process that takes the place of this one.
-    pub(crate) fn known(&self) -> Vec<KnownReceiver> {
+    /// The knowledge of the receivers, for the process that takes the place of this one. Nothing new is told from now on,
+    /// until this process [goes on](Self::go_on) or [leaves](Self::leave).
+    pub(crate) fn give(&self) -> Vec<KnownReceiver> {
+        self.set_part(UpgradePart::Giver);
         let now = Instant::now();
         self.all().iter().map(|one| KnownReceiver::of(one, now)).collect()
     }
@@ -136,9 +176,33 @@ impl NotifyRegistry {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known.to_vec();
     }
 
-    /// Has nothing more reported but what waits already: another process looks from now on.
+    /// Goes on after an upgrade that failed.
+    pub(crate) fn go_on(&self) {
+        self.set_part(UpgradePart::Teller);
+    }
+
+    /// Has nothing more reported but what waits already, and what the other process was not given: it looks from now on.
     pub(crate) fn leave(&self) {
-        self.is_left.store(true, Ordering::Relaxed);
+        self.set_part(UpgradePart::Left);
+        for one in self.all().iter() {
+            one.tell_rest();
+        }
+    }
+
+    /// Waits for messages that wait for their first try, for so long at most.
+    pub(crate) async fn deliver_rest(&self, limit: Duration) {
+        let untried = || self.all().iter().any(|one| one.has_untried());
+        let wait = async {
+            while untried() {
+                sleep(REST).await;
+            }
+        };
+        // What was not delivered is lost with the process.
+        let _ = timeout(limit, wait).await;
+    }
+
+    fn set_part(&self, part: UpgradePart) {
+        *self.part.lock().unwrap_or_else(PoisonError::into_inner) = part;
     }
 
     /// The receivers, with the fates of their messages.
@@ -176,7 +240,7 @@ impl NotifyRegistry {
             let all = self.all();
             all.iter().find(|one| one.receiver.config.name.as_str() == name)?.receiver.clone()
         };
-        Some(receiver.try_out().await)
+        Some(receiver.try_out(&self.programs).await)
     }
 
     /// The fates of messages.
@@ -204,7 +268,10 @@ impl NotifyRegistry {
 pub(crate) struct Delivering {
     pub(crate) receiver: Receiver,
     state: Arc<Mutex<DeliveryState>>,
-    is_left: Arc<AtomicBool>,
+    part: Arc<Mutex<UpgradePart>>,
+    programs: Arc<ReceiverPrograms>,
+    /// Told of a message that does not wait for the next look.
+    woken: Notify,
 }
 
 struct DeliveryState {
@@ -239,10 +306,10 @@ impl Delivering {
             let now = Instant::now();
             match self.look(&sources, now) {
                 Some(due) => {
-                    let outcome = self.receiver.send(&due.envelope).await;
+                    let outcome = self.receiver.send(&due.envelope, &self.programs).await;
                     self.settle(due.number, &outcome, &log);
                 }
-                None => sleep(self.rest(now)).await,
+                None => drop(timeout(self.rest(now), self.woken.notified()).await),
             }
         }
     }
@@ -254,20 +321,40 @@ impl Delivering {
         let mut state = self.state();
         let DeliveryState { tracker, outbox, conditions, .. } = &mut *state;
         let conditions = conditions.get_or_insert_with(|| Conditions::new(sources));
-        let looks = !self.is_left.load(Ordering::Relaxed);
-        if looks {
+        let part = *self.part.lock().unwrap_or_else(PoisonError::into_inner);
+        if part != UpgradePart::Left {
             conditions.look(sources, figures.as_deref(), &self.receiver.config, tracker, now);
         }
-        if let Some(notification) = tracker.take(now).filter(|_| looks) {
+        if part == UpgradePart::Teller
+            && let Some(notification) = tracker.take(now)
+        {
             outbox.push(Arc::new(self.receiver.envelope(&notification, SystemTime::now())), now);
         }
         outbox.ready(now).map(|(number, envelope)| DueMessage { number, envelope })
     }
 
+    /// Puts the occurrences that another process does not know behind the messages that wait.
+    fn tell_rest(&self) {
+        let mut state = self.state();
+        if let Some(notification) = state.tracker.take_rest() {
+            let envelope = self.receiver.envelope(&notification, SystemTime::now());
+            state.outbox.push(Arc::new(envelope), Instant::now());
+            self.woken.notify_one();
+        }
+    }
+
+    /// True while a message waits for a receiver that has not failed.
+    fn has_untried(&self) -> bool {
+        let state = self.state();
+        !state.is_failing && state.outbox.next().is_some()
+    }
+
     /// The time until something may be due.
     fn rest(&self, now: Instant) -> Duration {
+        let tells = *self.part.lock().unwrap_or_else(PoisonError::into_inner) == UpgradePart::Teller;
         let state = self.state();
-        let next = state.tracker.next().into_iter().chain(state.outbox.next()).min();
+        let due = state.tracker.next().filter(|_| tells);
+        let next = due.into_iter().chain(state.outbox.next()).min();
         next.map_or(LOOK, |next| next.saturating_duration_since(now).min(LOOK))
     }
 

@@ -125,7 +125,7 @@ impl State {
         let (names, keys) = (names.known(), access.known_keys());
         let servers = servers.collect();
         let (numbers, clients) = (emptied::numbers(config), Clients::of(&counters.known_clients()));
-        let receivers = registry.known();
+        let receivers = registry.give();
         Self { tickets, servers, names, keys, changes, numbers, autosave_unused, clients, receivers }
     }
 

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use offramp_certs::directory;
+use offramp_certs::{directory, read_secret};
+use offramp_config::model::{NotifyTarget, NotifyUrl, Webhook};
 use offramp_config::{Config, sources};
 use offramp_net::sandbox::bounds::{PathRule, Ports, Restricted, Rights, SandboxRules, real};
 
@@ -26,7 +27,7 @@ impl Grants {
     /// The grants of a configuration. `strict`: reading and ports are restricted, too.
     pub(super) fn of(config: &Config, scope: Scope<'_>, strict: bool) -> Self {
         let Scope { source, program, also } = scope;
-        let needs = needs(config);
+        let needs = all_needs(config);
         let home = source.environment.home.as_deref();
         let mut places: BTreeMap<PathBuf, Rights> = BTreeMap::new();
         let mut give = |place: PathRule| {
@@ -70,7 +71,7 @@ impl Grants {
 
     /// The needs of a configuration beyond it.
     pub(super) fn missing(&self, config: &Config) -> Vec<Finding> {
-        let needs = needs(config);
+        let needs = all_needs(config);
         let fresh = needs.iter().filter(|need| !self.named.contains(&need.what));
         fresh.filter(|need| !self.cover(&need.what)).map(denied).collect()
     }
@@ -97,6 +98,20 @@ impl Grants {
     pub(super) fn restrict_reading(&self) -> bool {
         self.bounds.reading
     }
+}
+
+/// Everything that a configuration names, with the ports of the URLs that it has in files. A file that cannot be read
+/// has none: that is a mistake of its own.
+fn all_needs(config: &Config) -> Vec<Need> {
+    let ports = config.telemetry.notify.iter().filter_map(|receiver| {
+        let NotifyTarget::Webhook(Webhook { url_file: Some(file), .. }) = &receiver.to else { return None };
+        let url = read_secret(&file.path).ok()?.as_str().parse::<NotifyUrl>().ok()?;
+        let what = What::Connect(url.port());
+        Some(Need { key: "notify.url_file", at: receiver.at.clone(), what })
+    });
+    let mut all = needs(config);
+    all.extend(ports);
+    all
 }
 
 /// The reason why a configuration cannot be used.

@@ -78,9 +78,6 @@ pub(crate) fn needs(config: &Config) -> Vec<Need> {
     found.needs
 }
 
-/// The port of URLs that are not known yet.
-const HTTPS: u16 = 443;
-
 struct NeedCollector<'a> {
     config: &'a Config,
     needs: Vec<Need>,
@@ -159,11 +156,10 @@ impl NeedCollector<'_> {
         for receiver in &config.telemetry.notify {
             match &receiver.to {
                 NotifyTarget::Webhook(webhook) => {
-                    match &webhook.url {
-                        Some(url) => self.add("notify.url", &receiver.at, What::Connect(url.port())),
-                        // The port is in the file, which is not read here.
-                        None => self.add("notify.url_file", &receiver.at, What::Connect(HTTPS)),
+                    if let Some(url) = &webhook.url {
+                        self.add("notify.url", &receiver.at, What::Connect(url.port()));
                     }
+                    // The port of its URL is in the file: see `grants`.
                     self.read("notify.url_file", &webhook.url_file);
                     self.read("notify.token_file", &webhook.token_file);
                 }
@@ -171,6 +167,8 @@ impl NeedCollector<'_> {
                     self.add("notify.mail.server", &receiver.at, What::Connect(mail.server.port()));
                     self.read("notify.mail.password_file", &mail.password_file);
                 }
+                // The helper starts it.
+                NotifyTarget::Program(_) => {}
             }
             self.read("notify.ca", &receiver.ca);
         }

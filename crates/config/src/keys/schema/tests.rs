@@ -157,7 +157,8 @@ fn is_left_out(syntax: TextSyntax, text: &str, problem: &Problem) -> bool {
         TextSyntax::Upgrade => said.contains("a protocol that a connection can change to"),
         TextSyntax::FileName => [".", ".."].contains(&text),
         TextSyntax::Store => text.contains("***"),
-        TextSyntax::NotifyUrl => said.contains("without TLS"),
+        TextSyntax::NotifyUrl => said.contains("without TLS") || said.contains("not shown"),
+        TextSyntax::ProgramWord => said.contains("no absolute path"),
         TextSyntax::Share => said.contains("no share from"),
         // The scheme before a host that is called `unix`.
         TextSyntax::Collector | TextSyntax::Syslog => text.contains("//unix:"),

@@ -100,8 +100,9 @@ impl SchemaValues {
         if key.remedy_if_empty.is_some() {
             list["minItems"] = json!(1);
         }
-        // Fields take no element twice.
-        if key.reading.field().is_some() {
+        // Fields take no element twice, but for words of a command.
+        let is_command = matches!(key.syntax(), Some(TextSyntax::ProgramWord));
+        if key.reading.field().is_some() && !is_command {
             list["uniqueItems"] = json!(true);
         }
         // Words are for values of every type.

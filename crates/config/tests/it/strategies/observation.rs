@@ -3,8 +3,8 @@
 use offramp_config::At;
 use offramp_config::model::{
     AccessFormat, AccessLog, AccessOutput, Anonymize, ListenAddress, LogConfig, LogLevel, LogOutput,
-    LogStore, MailTarget, Metrics, NotifyConfig, NotifyFormat, NotifyKind, NotifyTarget, ProgramLogFormat,
-    ServiceEndpoint, Size, StoreUrl, SyslogAddress, TracingConfig, Webhook,
+    LogStore, MailTarget, Metrics, NotifyConfig, NotifyFormat, NotifyKind, NotifyProgram, NotifyTarget,
+    ProgramCommand, ProgramLogFormat, ServiceEndpoint, Size, StoreUrl, SyslogAddress, TracingConfig, Webhook,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -114,8 +114,13 @@ pub(crate) fn receivers() -> impl Strategy<Value = Vec<NotifyConfig>> {
         let (from, server) = ("offramp@example.org".parse().unwrap(), server.parse().unwrap());
         MailTarget { to, from, server, user, password_file }
     });
+    let program = vec("[a-z \"'\\\\$]{0,6}", 0..3).prop_map(|arguments| {
+        let words: Vec<String> = ["/p/tell".to_owned()].into_iter().chain(arguments).collect();
+        NotifyTarget::Program(NotifyProgram { command: ProgramCommand::read(&words).unwrap() })
+    });
+    let program = program.prop_map(|target| (target, None));
     let target = prop_oneof![webhook.prop_map(NotifyTarget::Webhook), mail.prop_map(NotifyTarget::Mail)];
-    let target = (target, option::of(file()));
+    let target = prop_oneof![3 => (target, option::of(file())), 1 => program];
     let on = proptest::sample::subsequence(NotifyKind::ALL, 1..=NotifyKind::ALL.len());
     let share = (1_u16..=100).prop_map(|share| format!("{share}%").parse().unwrap());
     let receiver = (target, on, share, 1_u32..1000, duration(0, 3_600_000), duration(0, 604_800_000));

@@ -291,3 +291,27 @@ fn later_configurations_get_no_more() {
         assert_eq!(refused(on, text).is_empty(), refusing, "{key}");
     }
 }
+
+#[test]
+fn the_port_of_a_url_in_a_file_is_known_where_it_is_strict() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let text = scene(folder.path());
+    let receiver = format!("[[notify]]\nname = \"a\"\nurl_file = \"{}\"\n", at("config/url").display());
+    let with = config(folder.path(), &format!("{text}{receiver}"));
+    fs::write(at("config/url"), "https://chat.example.org:8443/secret\n").unwrap();
+    let (source, also) = (source(folder.path()), Reach::default());
+    let grants = Grants::of(&with, scope(&source, &also), true);
+    let connect = |grants: &Grants| grants.bounds.ports.as_ref().unwrap().connect.clone();
+    assert!(connect(&grants).contains(&8443) && !connect(&grants).contains(&443));
+    assert_eq!(grants.missing(&with).len(), 0);
+    // Another URL in the same file is a need of its own.
+    fs::write(at("config/url"), "https://chat.example.org/secret\n").unwrap();
+    let missing = grants.missing(&with);
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    let said = missing[0].to_string();
+    assert!(said.contains("`notify.url_file`") && said.contains("connect to port 443"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+    fs::remove_file(at("config/url")).unwrap();
+    assert!(!connect(&Grants::of(&with, scope(&source, &also), true)).contains(&443));
+}

@@ -104,11 +104,12 @@ fn everything() -> Vec<Need> {
 }
 
 /// Keys with a path or an address that the process needs nothing for.
-const OTHERS: [(&str, &str); 6] = [
+const OTHERS: [(&str, &str); 7] = [
     ("include", "the files of the configuration are known from it as a whole"),
     ("log.syslog", "Unix sockets and UDP are not restricted"),
     ("access_log.syslog", "the same"),
     ("acme.*.dns_hook", "the helper starts it"),
+    ("notify.program", "the helper starts it"),
     ("route.basic_auth", "its file is that of route.basic_auth.file"),
     ("route.redirect.to", "where clients are sent"),
 ];
@@ -198,7 +199,7 @@ fn everything_that_is_named_is_needed() {
     for port in [1015, 1016, 1003, 1004, 1005, 1006, 1007, 1010, 1011, 1012, 1013, 1014] {
         assert_eq!(of(What::Connect(port)), 1, "{port}");
     }
-    assert_eq!(of(What::Connect(443)), 2, "of an authority, and of a receiver with its URL in a file");
+    assert_eq!(of(What::Connect(443)), 1, "of an authority");
 }
 
 #[test]
