@@ -125,16 +125,34 @@ pub fn enter(
                 let fields = [("path", (&path).into()), ("reason", reason.into())];
                 log.warn("the sandbox does not let Offramp use a path that the configuration names", &fields);
             }
-            let ways = [("files", "landlock".into()), ("reading", others.into()), ("ports", others.into())];
+            let ways = [(FILES, "landlock".into()), ("reading", others.into()), ("ports", others.into())];
             parts.done.extend(ways.into_iter().chain([("landlock", version)]));
             confinement.grants = Some(grants.entered(restricted));
         }
-        Err(reason) => parts.note("files", "landlock", Err(reason))?,
+        Err(reason) => parts.note(FILES, "landlock", Err(reason))?,
     }
     parts.note("system_calls", "seccomp", alone().and_then(|()| calls::restrict(strict)))?;
     log.info("sandbox", &parts.done);
     confinement.helper = Some(Arc::new(helper));
     Ok(confinement)
+}
+
+/// A warning where this kernel cannot do what the configuration requires: a start is refused here.
+#[must_use]
+pub fn unavailable(config: &Config) -> Option<Finding> {
+    let mode = config.process.sandbox;
+    let reason = match mode {
+        Sandbox::On | Sandbox::Off => None,
+        Sandbox::Required | Sandbox::Strict => bounds::missing(mode == Sandbox::Strict),
+    }?;
+    Some(Finding::nowhere(format!("a start is refused on this machine: {}", lacking(mode, FILES, &reason))))
+}
+
+/// The part of a required sandbox that cannot be had, and the remedy.
+fn lacking(mode: Sandbox, part: &str, reason: &str) -> String {
+    format!(
+        "sandbox = \"{mode}\", but {part}: {reason}; `sandbox = \"on\"` does without what is not available"
+    )
 }
 
 /// A thread that is there already would stay as it is.
@@ -280,6 +298,9 @@ const UPGRADE: &str = "write it to the file of the configuration and run `offram
 /// The part that keeps the memory of the process from disks and from other processes.
 const CORE_DUMPS: &str = "core_dumps";
 
+/// The part that restricts files and ports.
+const FILES: &str = "files";
+
 /// The parts that are done.
 struct SandboxParts<'a> {
     mode: Sandbox,
@@ -306,7 +327,7 @@ impl<'a> SandboxParts<'a> {
         match outcome {
             Ok(()) => self.done.push((part, way.into())),
             Err(reason) if self.is_required() => {
-                return Err(Error::one(format!("sandbox = \"{}\", but {part}: {reason}", self.mode)));
+                return Err(Error::one(lacking(self.mode, part, &reason)));
             }
             Err(reason) => {
                 let fields = [("part", part.into()), ("reason", (&reason).into())];

@@ -1,5 +1,6 @@
 //! Validation of the things on this machine that a configuration names: files that `control` builds a
-//! snapshot from, the user, and the directories in which a start creates files. Nothing is written.
+//! snapshot from, the user, the directories in which a start creates files, and the kernel's part of the sandbox. Nothing is
+//! written.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -9,14 +10,14 @@ use offramp_config::model::{AccessOutput, ListenAddress, LogOutput, StoreUrl, Us
 use offramp_config::{At, Config};
 use offramp_net::process::UserIdentity;
 use offramp_observe::Log;
-use offramp_process::Finding;
+use offramp_process::{Finding, sandbox};
 
 /// Problems of a configuration, found on disk.
 #[derive(Default)]
 pub(crate) struct DiskFindings {
     /// Problems that prevent a start.
     pub(crate) errors: Vec<Finding>,
-    /// Problems that a start logs as warnings.
+    /// Problems that a start logs as warnings, or that are this machine's and not the configuration's.
     pub(crate) warnings: Vec<Finding>,
 }
 
@@ -47,6 +48,7 @@ fn look_with(config: &Config, checked: Result<Vec<Finding>, offramp_process::Err
         Ok(warnings) => found.warnings = warnings,
         Err(error) => found.errors.extend(error.findings().iter().cloned()),
     }
+    found.warnings.extend(sandbox::unavailable(config));
     for listener in &config.listeners {
         for address in &listener.addresses {
             if let ListenAddress::Unix(path) = address {

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use offramp_testkit::ca::{Key, Leaf, Validity};
 use offramp_testkit::process::{Source, require};
 
-use crate::support::instance::{CERTIFICATE, Home};
+use crate::support::instance::{CERTIFICATE, Home, LIFE, ask};
 use crate::support::offramp::{output, stderr, stdout};
 
 /// A home whose key is its owner's alone.
@@ -278,4 +278,45 @@ fn ways_around_a_rule_and_texts_that_are_meant_otherwise_are_warned_of() {
         let said = warnings(&home, &format!("{all}[[route]]\n{route}"));
         assert!(said.contains(part), "{route}{said}");
     }
+}
+
+/// The kernel has no Landlock for what is started: `check` warns, and the start is refused for the same reason.
+#[test]
+fn a_sandbox_that_the_kernel_cannot_have_is_warned_of() {
+    let home = home();
+    let without_landlock = |text: &str, command: &str| {
+        let file = home.configure(text);
+        let offramp = crate::support::offramp::offramp(home.path(), &[command, "-c", file.to_str().unwrap()]);
+        let mut strace = Command::new(require("strace", "strace"));
+        strace.args(["-f", "-o", "/dev/null", "-e", "inject=landlock_create_ruleset:error=ENOSYS"]);
+        strace
+            .args(["-e", "trace=landlock_create_ruleset"])
+            .arg(offramp.get_program())
+            .args(offramp.get_args());
+        strace.current_dir(home.path());
+        for (name, value) in offramp.get_envs() {
+            match value {
+                Some(value) => strace.env(name, value),
+                None => strace.env_remove(name),
+            };
+        }
+        ask(strace, b"", LIFE)
+    };
+    let route = Home::one_route("127.0.0.1:1");
+    for (mode, since) in [("strict", "6.7"), ("required", "5.13")] {
+        let text = format!("sandbox = \"{mode}\"\n{route}");
+        let reason = format!(
+            "sandbox = \"{mode}\", but files: the kernel has no Landlock, which Linux can have since {since}"
+        );
+        let checked = without_landlock(&text, "check");
+        assert!(checked.status.success(), "{}", stderr(&checked));
+        let warning = format!("warning: a start is refused on this machine: {reason}");
+        assert!(stderr(&checked).contains(&warning), "{}", stderr(&checked));
+        let started = without_landlock(&text, "run");
+        assert!(!started.status.success() && stderr(&started).contains(&reason), "{}", stderr(&started));
+        assert!(stderr(&started).contains("`sandbox = \"on\"` does without"), "{}", stderr(&started));
+        assert!(!warnings(&home, &text).contains("sandbox"), "this kernel has Landlock");
+    }
+    let checked = without_landlock(&route, "check");
+    assert!(checked.status.success() && !stderr(&checked).contains("sandbox"), "{}", stderr(&checked));
 }

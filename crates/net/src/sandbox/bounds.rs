@@ -16,6 +16,7 @@ use landlock::{
     Compatible as _, LandlockStatus, NetPort, PathBeneath, Ruleset, RulesetAttr as _, RulesetCreated,
     RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, make_bitflags,
 };
+use nix::libc;
 use rustix::fs::{FileType, Mode, OFlags};
 
 /// Rights below a path.
@@ -141,10 +142,8 @@ pub fn restrict(bounds: &SandboxRules, required: bool) -> Result<Restricted, Str
     let handled = handled(bounds);
     let why = |error: RulesetError| error.to_string();
     // The library names bits, whatever the reason is.
-    let unsupported = |_: RulesetError| {
-        "Landlock cannot restrict all that is required here: it is not enabled (see `lsm=` of the kernel), a container hides it, or \
-         the kernel is older than Linux 6.7"
-            .to_owned()
+    let unsupported = |error: RulesetError| {
+        missing(bounds.reading || bounds.ports.is_some()).unwrap_or_else(|| error.to_string())
     };
     let level = if required { CompatLevel::HardRequirement } else { CompatLevel::BestEffort };
     // Support that the kernel must have. The rest is used if available.
@@ -183,6 +182,43 @@ pub fn restrict(bounds: &SandboxRules, required: bool) -> Result<Restricted, Str
     }
 }
 
+/// Returns the reason why the kernel cannot restrict files or, with `strict`, reading and TCP ports as well;
+/// `None` if it can. Restricts nothing.
+#[must_use]
+pub fn missing(strict: bool) -> Option<String> {
+    let (least, since) = if strict { (4, "6.7") } else { (1, "5.13") };
+    let error = match version() {
+        Ok(found) if found >= least => return None,
+        Ok(found) => {
+            return Some(format!(
+                "the kernel's Landlock is version {found}, and version {least} is needed, which Linux has since {since}"
+            ));
+        }
+        Err(error) => error,
+    };
+    Some(match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => {
+            "Landlock is not enabled: the kernel's parameter `lsm=` must name `landlock`".to_owned()
+        }
+        Some(libc::ENOSYS) => {
+            format!("the kernel has no Landlock, which Linux can have since {since}, or a container hides it")
+        }
+        _ => format!("Landlock cannot be used, perhaps because a container forbids it: {error}"),
+    })
+}
+
+/// Asks the kernel for the version of its Landlock ABI, from 1.
+fn version() -> io::Result<u64> {
+    // SAFETY: without attributes and with this flag the call only returns a number.
+    let found = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, CREATE_RULESET_VERSION)
+    };
+    u64::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
+/// `LANDLOCK_CREATE_RULESET_VERSION` of landlock_create_ruleset(2).
+const CREATE_RULESET_VERSION: u32 = 1;
+
 /// Adds a rule for each place. Returns the descriptors that must stay open, and the unusable places.
 fn add_places(
     created: &mut RulesetCreated,
@@ -214,7 +250,7 @@ fn add_places(
 fn is_of_no_folder(error: &RulesetError) -> bool {
     match error {
         RulesetError::AddRules(AddRulesError::Fs(AddRuleError::AddRuleCall { source, .. })) => {
-            source.raw_os_error() == Some(nix::libc::EBADFD)
+            source.raw_os_error() == Some(libc::EBADFD)
         }
         _ => false,
     }

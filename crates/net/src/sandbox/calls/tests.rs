@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::process::forbid_new_privileges;
+use crate::sandbox::bounds::{self, SandboxRules};
 
 /// Number of the filtered process.
 const OWN: u32 = 4711;
@@ -299,4 +300,35 @@ fn addresses_can_be_listed_without_the_right_to_change_them() {
     };
     assert!(ask(true));
     assert_eq!(ask(false), !may_change_the_network());
+}
+
+/// Landlock as on a kernel that lacks it, for a thread of its own.
+fn without_landlock(error: i32) -> [Option<String>; 3] {
+    let thread = std::thread::spawn(move || {
+        forbid_new_privileges().unwrap();
+        let refused = SeccompAction::Errno(error.cast_unsigned());
+        let rules = BTreeMap::from([(libc::SYS_landlock_create_ruleset, Vec::new())]);
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, ARCHITECTURE).unwrap();
+        install(&filter.try_into().unwrap(), 0).unwrap();
+        let strict = SandboxRules { reading: true, ..SandboxRules::default() };
+        [bounds::missing(false), bounds::missing(true), bounds::restrict(&strict, true).err()]
+    });
+    thread.join().unwrap()
+}
+
+/// The start is refused for the reason that a look beforehand gives. Needs Linux 6.7.
+#[test]
+fn missing_landlock_has_a_reason() {
+    assert_eq!([bounds::missing(false), bounds::missing(true)], [None, None]);
+    for (error, expected) in [
+        (libc::ENOSYS, ["no Landlock", "since 5.13", "since 6.7"]),
+        (libc::EOPNOTSUPP, ["is not enabled", "`lsm=`", "`landlock`"]),
+        (libc::EPERM, ["cannot be used", "container", "not permitted"]),
+    ] {
+        let said = without_landlock(error).map(Option::unwrap);
+        assert_eq!(said[1], said[2]);
+        for part in expected {
+            assert!(said.iter().any(|reason| reason.contains(part)), "{part}: {said:?}");
+        }
+    }
 }
