@@ -103,6 +103,9 @@ pub(crate) struct RunArgs {
     /// The Offramp to measure [default: target/release/offramp, else the one in PATH].
     #[arg(long, value_name = "FILE")]
     pub(crate) offramp: Option<PathBuf>,
+    /// Another build of Offramp, measured beside the first in the same rounds under this name; may be repeated.
+    #[arg(long, value_name = "NAME=FILE", value_parser = named_build)]
+    pub(crate) beside: Vec<NamedBuild>,
     /// The folder with the next Debian, whose programs run by chroot (takes root); `scripts/next-debian` makes one.
     #[arg(long, value_name = "DIR", default_value = NEXT)]
     pub(crate) next: PathBuf,
@@ -142,7 +145,38 @@ impl RunArgs {
     }
 }
 
+/// A build of Offramp with its name in tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedBuild {
+    pub(crate) name: String,
+    pub(crate) program: PathBuf,
+}
+
+/// The name becomes that of a folder.
+fn named_build(text: &str) -> Result<NamedBuild, String> {
+    let (name, program) = text.split_once('=').ok_or("it has the form NAME=FILE")?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if name.is_empty() || !name.chars().all(is_plain) {
+        return Err(format!("{name:?} is no name: letters, digits and `-`"));
+    }
+    Ok(NamedBuild { name: name.to_owned(), program: program.into() })
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
     if (0.05..=600.0).contains(&value) { Ok(value) } else { Err("between 0.05 and 600 seconds".into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_has_a_name_and_a_file() {
+        let build = named_build("static=target/a=b").unwrap();
+        assert_eq!((build.name.as_str(), build.program), ("static", PathBuf::from("target/a=b")));
+        for wrong in ["target/offramp", "=target/offramp", "../up=target/offramp"] {
+            assert!(named_build(wrong).is_err(), "{wrong}");
+        }
+    }
 }

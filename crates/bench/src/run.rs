@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::{RunArgs, Transport};
 use crate::campaign::{Campaign, Plan};
 use crate::contestant::Contestant;
-use crate::contestant::peers::{PEERS, peer};
+use crate::contestant::peers::{PEERS, another_build, peer};
 use crate::error::{Error, Result, make_dir, read_text};
 use crate::gate::{self, Gates, Strictness};
 use crate::machine::{Cores, Machine};
@@ -154,6 +154,13 @@ fn contestants(args: &RunArgs) -> Result<(Vec<Contestant>, Vec<Note>)> {
                 });
             }
         }
+    }
+    for build in &args.beside {
+        if args.beside.iter().filter(|other| other.name == build.name).count() > 1 {
+            return Err(Error::Usage(format!("--beside {}: the name is given twice", build.name)));
+        }
+        let peer = another_build(&build.name)?;
+        found.push(Contestant::find(peer, Some(&build.program), &args.next)?);
     }
     if found.is_empty() {
         return Err(Error::Usage("no contestant is installed; `make bench-peers` installs them".into()));

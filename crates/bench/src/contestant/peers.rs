@@ -1,29 +1,11 @@
 //! The table of proxies, and how their versions are read.
 
 use crate::contestant::{Library, Peer};
+use crate::error::{Error, Result};
 
 /// Every proxy, Offramp first, in the order in which each round measures them.
 pub(crate) const PEERS: &[Peer] = &[
-    Peer {
-        name: "offramp",
-        what: "this project",
-        program: "offramp",
-        package: "this repository: cargo build --release -p offramp",
-        version_args: &["version"],
-        library: Library::Is("rustls on aws-lc-rs, records on ring or aws-lc-rs"),
-        file: "offramp.toml",
-        stream: Some(include_str!("../../peers/offramp.toml")),
-        both_sides: Some(include_str!("../../peers/offramp-both.toml")),
-        passthrough: Some(include_str!("../../peers/offramp-passthrough.toml")),
-        http: Some(include_str!("../../peers/offramp-http.toml")),
-        grpc: Some(include_str!("../../peers/offramp-grpc.toml")),
-        files: Some(include_str!("../../peers/offramp-files.toml")),
-        args: &["run", "-c", "{{config}}"],
-        post_quantum: true,
-        scales: true,
-        aside: false,
-        next: false,
-    },
+    OFFRAMP,
     NGINX,
     HAPROXY,
     HITCH,
@@ -154,6 +136,27 @@ pub(crate) const PEERS: &[Peer] = &[
     },
 ];
 
+const OFFRAMP: Peer = Peer {
+    name: "offramp",
+    what: "this project",
+    program: "offramp",
+    package: "this repository: cargo build --release -p offramp",
+    version_args: &["version"],
+    library: Library::Is("rustls on aws-lc-rs, records on ring or aws-lc-rs"),
+    file: "offramp.toml",
+    stream: Some(include_str!("../../peers/offramp.toml")),
+    both_sides: Some(include_str!("../../peers/offramp-both.toml")),
+    passthrough: Some(include_str!("../../peers/offramp-passthrough.toml")),
+    http: Some(include_str!("../../peers/offramp-http.toml")),
+    grpc: Some(include_str!("../../peers/offramp-grpc.toml")),
+    files: Some(include_str!("../../peers/offramp-files.toml")),
+    args: &["run", "-c", "{{config}}"],
+    post_quantum: true,
+    scales: true,
+    aside: false,
+    next: false,
+};
+
 const NGINX: Peer = Peer {
     name: "nginx",
     what: "nginx: its stream module, or its http module",
@@ -222,6 +225,18 @@ pub(crate) fn peer(name: &str) -> Option<&'static Peer> {
     PEERS.iter().find(|p| p.name == name)
 }
 
+/// Another build of Offramp, for the rest of this process.
+///
+/// # Errors
+/// The name is that of a peer.
+pub(crate) fn another_build(name: &str) -> Result<&'static Peer> {
+    if peer(name).is_some() {
+        return Err(Error::Usage(format!("--beside {name}: a contestant has this name; choose another one")));
+    }
+    let name = String::from(name).leak();
+    Ok(Box::leak(Box::new(Peer { name, what: "another build of this project", ..OFFRAMP })))
+}
+
 /// One line from what a program prints about itself: the first line that has a version number, and the
 /// TLS library where it is named.
 pub(crate) fn version_line(said: &str, library: Library) -> String {
@@ -258,6 +273,13 @@ mod tests {
         );
         assert_eq!(version_line("hitch 1.7.2\n", Library::Is("OpenSSL")), "hitch 1.7.2, OpenSSL");
         assert_eq!(version_line("", Library::Said(&["built with "])), "version unknown");
+    }
+
+    #[test]
+    fn another_build_is_configured_as_the_first() {
+        let build = another_build("static").unwrap();
+        assert_eq!((build.name, build.stream), ("static", peer("offramp").unwrap().stream));
+        assert!(another_build("nginx").is_err());
     }
 
     #[test]

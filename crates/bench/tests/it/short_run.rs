@@ -53,6 +53,34 @@ fn a_contestant_that_fails_is_reported_with_its_own_words_and_the_rest_goes_on()
     assert_eq!(judged.status.code(), expected, "{}", text(&judged));
 }
 
+/// Both builds take part in each round, and each fails by its own name.
+#[test]
+fn another_build_is_measured_beside_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["first", "second"] {
+        write_program(
+            &dir.path().join(name),
+            &format!("#!/bin/sh\necho 'this is the {name} build' >&2\nexit 3\n"),
+        );
+    }
+    let args = "run --offramp ./first --beside other=./second --contestants offramp --scenarios relay-small --rounds 1 \
+                --seconds 0.1 --congestion system --out results";
+    let output = bench(dir.path(), args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    for name in ["first", "second"] {
+        assert!(text(&output).contains(&format!("this is the {name} build")), "{}", text(&output));
+    }
+    for (beside, reason) in [
+        ("other=./first --beside other=./second", "given twice"),
+        ("nginx=./second", "a contestant has this name"),
+        ("other=./nowhere", "there is no file ./nowhere"),
+        ("./second", "NAME=FILE"),
+    ] {
+        let output = bench(dir.path(), &args.replace("other=./second", beside));
+        assert!(!output.status.success() && text(&output).contains(reason), "{beside}: {}", text(&output));
+    }
+}
+
 /// Clients that show certificates, an application that speaks TLS, and TLS that is passed through: with a real proxy.
 #[test]
 fn certificates_of_clients_and_tls_of_the_application_are_measured() {
