@@ -60,7 +60,7 @@ pub(crate) async fn make(
         Ok(None) if matches!(change, Change::Persist) => persist(running, &terms, &by).await,
         Ok(None) => confirm(running, &by, !matches!(change, Change::Confirm { write: false })).await,
         Ok(Some(draft)) => carry_out(running, draft, &terms, by).await,
-        Err(NotChanged::Invalid(error)) => Err(refuse(running, &error, kind, &terms, by).into()),
+        Err(NotChanged::Invalid(error)) => Err(refuse(running, &error, kind, &terms, &by).into()),
         Err(refused) => Err(refused),
     };
     match &outcome {
@@ -83,7 +83,7 @@ pub(crate) async fn make(
 }
 
 /// Logs and remembers an error, unless the change was a trial. Gives it with what the sandbox may have to do with it.
-fn refuse(running: &mut Running, error: &Error, kind: Kind, terms: &Terms, by: Requester) -> Error {
+fn refuse(running: &mut Running, error: &Error, kind: Kind, terms: &Terms, by: &Requester) -> Error {
     let error = sandbox::explain(&running.confinement, error);
     if !terms.dry_run {
         let now = SystemTime::now();
@@ -91,7 +91,7 @@ fn refuse(running: &mut Running, error: &Error, kind: Kind, terms: &Terms, by: R
         running.services.acme.prompt();
         running.ledger.record_refused(&error, kind, by.clone(), now);
         running.publish();
-        log_refused(running, &error, kind, &by);
+        log_refused(running, &error, kind, by);
     }
     error
 }
@@ -117,7 +117,7 @@ async fn carry_out(
     let Draft { proposal, text, read, mut file, warnings, kind, connections } = draft;
     let plan = match supervise::guarded(prepare(running, proposal)).await {
         Ok(plan) => plan,
-        Err(error) => return Err(refuse(running, &error, kind, terms, by).into()),
+        Err(error) => return Err(refuse(running, &error, kind, terms, &by).into()),
     };
     let warnings = Warnings::of(running, &plan, warnings, kind);
     running.end_phase("servers_ms");
@@ -155,7 +155,7 @@ async fn carry_out(
         Ok(recorded) => recorded,
         Err(error) => {
             take_back_text(running, file);
-            return Err(refuse(running, &error, kind, terms, by).into());
+            return Err(refuse(running, &error, kind, terms, &by).into());
         }
     };
     report.version = recorded.version;
