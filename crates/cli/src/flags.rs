@@ -9,6 +9,7 @@ pub(crate) mod bench;
 pub(crate) mod ca;
 pub(crate) mod cert;
 pub(crate) mod ctl;
+pub(crate) mod import;
 pub(crate) mod logs;
 pub(crate) mod notify;
 pub(crate) mod order;
@@ -115,6 +116,13 @@ pub(crate) enum Command {
     /// divided at 100 columns. Comments, the order and the meaning stay. A file that it includes is laid out when it is
     /// named. A file that is no TOML is left as it is, and the exit code is 2.
     Fmt(Fmt),
+    /// Turn the configuration of another proxy into one of Offramp
+    ///
+    /// Reads an nginx.conf with all that it includes, and prints a configuration that passes `check`, with the file and the
+    /// line that each piece came from. The report goes to standard error: every directive is taken, changed (how) or not
+    /// taken (why, and what to do). The exit code is 1 if one was not taken, unless --partial is given. Nothing else is
+    /// changed.
+    Import(import::ImportArguments),
     /// Print the JSON Schema of the configuration, for editors
     ///
     /// offramp schema > offramp.schema.json

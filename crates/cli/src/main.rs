@@ -16,6 +16,7 @@
 //! - [`banner`]: the text that `to`, `serve` and `demo` print once clients can connect
 //! - [`demo`]: the application behind `offramp demo`
 //! - [`check`]: search, reading and validation of the configuration file
+//! - [`import`]: `offramp import`: configurations of other proxies
 //! - [`fmt`]: `offramp fmt`: the layout of configurations
 //! - [`admin`]: the admin interface of a running proxy
 //! - [`event_store`], [`log_store`]: the log store of a running proxy, and of a `logs` command
@@ -50,6 +51,7 @@ mod flags;
 mod fmt;
 mod hello_file;
 mod help;
+mod import;
 mod listen;
 mod log_store;
 mod logs;

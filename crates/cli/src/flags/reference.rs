@@ -16,6 +16,9 @@ const APART: [&str; 2] = ["ctl", "logs"];
 /// The commands that look at a running Offramp, which have one page together.
 const LOOKS: [&str; 5] = ["ui", "top", "why", "bench", "notify"];
 
+/// The commands that bring a configuration into being, which have one page together.
+const BEGINNINGS: [&str; 1] = ["import"];
+
 /// The commands of `ctl` that have one page together.
 const ITEMS: [&str; 5] = ["server", "route", "backend", "listener", "certificate"];
 
@@ -26,16 +29,22 @@ fn pages() -> Vec<(String, String)> {
     let mut main = titled("Commands");
     main.push_str(
         "`offramp --help` lists them, and `offramp man | man -l -` has all of this page. [offramp ctl](ctl.md), \
-         [offramp logs](logs.md), and [offramp ui, top, why, bench and notify](looks.md) have pages of their own.\n\n",
+         [offramp logs](logs.md), [offramp import](import.md), and [offramp ui, top, why, bench and notify](looks.md) \
+         have pages of their own.\n\n",
     );
     let mut items = titled("offramp ctl: items of the configuration");
     let mut looks = titled("offramp ui, top, why, bench, notify");
     looks.push_str("They show what a running Offramp does, and why.\n\n");
+    let mut import = titled("offramp import");
     let mut pages = Vec::new();
     for command in cli.get_subcommands() {
         let name = command.get_name();
         if !APART.contains(&name) {
-            let page = if LOOKS.contains(&name) { &mut looks } else { &mut main };
+            let page = match name {
+                name if LOOKS.contains(&name) => &mut looks,
+                name if BEGINNINGS.contains(&name) => &mut import,
+                _ => &mut main,
+            };
             write_command(page, command, &format!("offramp {name}"), 2);
             continue;
         }
@@ -60,6 +69,7 @@ fn pages() -> Vec<(String, String)> {
         ("commands.md".to_owned(), main),
         ("ctl-items.md".to_owned(), items),
         ("looks.md".to_owned(), looks),
+        ("import.md".to_owned(), import),
     ]);
     pages.into_iter().map(|(name, text)| (name, format!("{}\n", text.trim_end()))).collect()
 }

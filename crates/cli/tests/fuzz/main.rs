@@ -51,6 +51,7 @@ targets! {
     head at "../../../../fuzz/fuzz_targets/head.rs";
     hpack at "../../../../fuzz/fuzz_targets/hpack.rs";
     http1_guard at "../../../../fuzz/fuzz_targets/http1_guard.rs";
+    import at "../../../../fuzz/fuzz_targets/import.rs";
     log_line at "../../../../fuzz/fuzz_targets/log_line.rs";
     path at "../../../../fuzz/fuzz_targets/path.rs";
     postgres at "../../../../fuzz/fuzz_targets/postgres.rs";

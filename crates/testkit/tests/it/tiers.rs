@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Packages by tier, as the design has them; a package that is in neither list fails the test.
 const TIERS: [&[&str]; 9] = [
     &["offramp-record", "offramp-wire", "offramp-config", "offramp-net"],
-    &["offramp-certs", "offramp-http", "offramp-observe"],
+    &["offramp-certs", "offramp-http", "offramp-observe", "offramp-import"],
     &["offramp-tls", "offramp-process"],
     &["offramp-upstream"],
     &["offramp-proxy"],
