@@ -76,7 +76,7 @@ impl ImportReport {
     }
 
     fn write(&self, out: &mut String, all: bool) -> fmt::Result {
-        let parts: [(&str, fn(&Fate) -> bool); 3] = [
+        let parts: [ReportPart; 3] = [
             ("not taken", |fate| matches!(fate, Fate::NotTaken { .. })),
             ("changed", |fate| matches!(fate, Fate::Changed(_))),
             ("taken", |fate| *fate == Fate::Taken),
@@ -104,6 +104,9 @@ impl ImportReport {
         Ok(())
     }
 }
+
+/// The title of a part of a report, and the fates that it has.
+type ReportPart = (&'static str, fn(&Fate) -> bool);
 
 /// The most characters of a directive in a report.
 const SHOWN: usize = 80;

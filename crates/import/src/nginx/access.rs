@@ -83,7 +83,7 @@ impl<'a> Lowering<'a> {
                 rest = Some(one.name.as_str());
                 continue;
             }
-            if !network.split('/').next().is_some_and(|address| address.parse::<IpAddr>().is_ok()) {
+            if network.split('/').next().is_none_or(|address| address.parse::<IpAddr>().is_err()) {
                 self.refuse(one, "rules are of addresses and networks", CLOSED);
                 return Err(Refused);
             }

@@ -106,7 +106,7 @@ impl<'a> Lowering<'a> {
                 // The location that names it has taken it, or nothing leads there.
             }
             PathPattern::Hidden | PathPattern::Suffixes(_) | PathPattern::Unknown => {
-                self.unsayable(directive, scope)
+                self.unsayable(directive, scope);
             }
         }
     }

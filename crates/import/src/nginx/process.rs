@@ -26,11 +26,11 @@ impl<'a> Lowering<'a> {
                 self.set("", "workers", count.to_string(), one);
             }
         }
-        if let Some(one) = top.one("worker_shutdown_timeout") {
-            if let Some(time) = values::time(one.argument(0)).filter(|time| time.as_secs() <= 86_400) {
-                self.take(one);
-                self.set("limits", "drain_timeout", values::toml_time(time), one);
-            }
+        if let Some(one) = top.one("worker_shutdown_timeout")
+            && let Some(time) = values::time(one.argument(0)).filter(|time| time.as_secs() <= 86_400)
+        {
+            self.take(one);
+            self.set("limits", "drain_timeout", values::toml_time(time), one);
         }
         self.error_logs(top, https);
         for scope in https {
@@ -66,7 +66,7 @@ impl<'a> Lowering<'a> {
             let inner = scope
                 .own("server")
                 .into_iter()
-                .flat_map(|server| server.inner())
+                .flat_map(super::tree::Directive::inner)
                 .filter(|one| one.name == name);
             for one in inner {
                 self.note(one, Fate::changed("[limits] are for all servers, and come from the `http` block"));
@@ -79,7 +79,7 @@ impl<'a> Lowering<'a> {
                     self.set("limits", key, values::toml_time(time), one);
                 }
                 _ => {
-                    self.note(one, Fate::changed("connections are kept for `keepalive_timeout` of [limits]"))
+                    self.note(one, Fate::changed("connections are kept for `keepalive_timeout` of [limits]"));
                 }
             }
         }
@@ -97,15 +97,15 @@ impl<'a> Lowering<'a> {
                     self.set("limits", "request_header_size", values::toml_size(size), one);
                 }
                 None => {
-                    self.refuse(one, "this is no count and size", "write `request_header_size` of [limits]")
+                    self.refuse(one, "this is no count and size", "write `request_header_size` of [limits]");
                 }
             }
         }
-        if let Some(one) = scope.own("http2_max_concurrent_streams").pop() {
-            if let Ok(count @ 1..=10_000) = one.argument(0).parse::<u32>() {
-                self.take(one);
-                self.set("limits", "streams", count.to_string(), one);
-            }
+        if let Some(one) = scope.own("http2_max_concurrent_streams").pop()
+            && let Ok(count @ 1..=10_000) = one.argument(0).parse::<u32>()
+        {
+            self.take(one);
+            self.set("limits", "streams", count.to_string(), one);
         }
         self.rates(scope);
     }
@@ -178,7 +178,7 @@ impl<'a> Lowering<'a> {
                     first = Some(path);
                 }
                 None if path.contains('$') => {
-                    self.refuse(one, "the file is fixed", "write `output` in [access_log]")
+                    self.refuse(one, "the file is fixed", "write `output` in [access_log]");
                 }
                 None => {
                     let format = one.argument(1);

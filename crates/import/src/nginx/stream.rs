@@ -48,19 +48,18 @@ impl<'a> Lowering<'a> {
             self.take(one);
             common.push(("send_proxy".to_owned(), quoted("v1")));
         }
-        if let Some(one) = scope.one("proxy_connect_timeout") {
-            if let Some(time) =
+        if let Some(one) = scope.one("proxy_connect_timeout")
+            && let Some(time) =
                 values::time(one.argument(0)).filter(|time| (1..=3_600).contains(&time.as_secs()))
-            {
-                self.take(one);
-                common.push(("connect_timeout".to_owned(), values::toml_time(time)));
-            }
+        {
+            self.take(one);
+            common.push(("connect_timeout".to_owned(), values::toml_time(time)));
         }
-        if let Some(one) = scope.one("proxy_timeout") {
-            if let Some(time) = values::time(one.argument(0)).filter(|time| !time.is_zero()) {
-                self.note(one, Fate::changed("`idle_timeout` of [limits] is one for all connections"));
-                self.set("limits", "idle_timeout", values::toml_time(time), one);
-            }
+        if let Some(one) = scope.one("proxy_timeout")
+            && let Some(time) = values::time(one.argument(0)).filter(|time| !time.is_zero())
+        {
+            self.note(one, Fate::changed("`idle_timeout` of [limits] is one for all connections"));
+            self.set("limits", "idle_timeout", values::toml_time(time), one);
         }
         let map =
             pass.argument(0).starts_with('$').then(|| self.by_server_name.get(pass.argument(0)).copied());

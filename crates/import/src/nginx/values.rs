@@ -34,7 +34,7 @@ pub(super) fn time(text: &str) -> Option<Duration> {
 pub(super) fn toml_time(time: Duration) -> String {
     let ms = time.as_millis();
     for (unit, name) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
-        if ms != 0 && ms % unit == 0 {
+        if ms != 0 && ms.is_multiple_of(unit) {
             return quoted(&format!("{}{name}", ms / unit));
         }
     }
@@ -55,7 +55,7 @@ pub(super) fn size(text: &str) -> Option<u64> {
 /// A size in TOML.
 pub(super) fn toml_size(size: u64) -> String {
     for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
-        if size != 0 && size % unit == 0 {
+        if size != 0 && size.is_multiple_of(unit) {
             return quoted(&format!("{}{name}", size / unit));
         }
     }
