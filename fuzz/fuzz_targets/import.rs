@@ -13,7 +13,7 @@ fuzz_target!(|data: &[u8]| {
     let path = PathBuf::from("/etc/main.conf");
     let files = BTreeMap::from([(path.clone(), data.to_vec())]);
     for language in ForeignLanguage::ALL {
-        match import(*language, &[path.clone()], &files) {
+        match import(*language, std::slice::from_ref(&path), &files) {
             Ok(imported) => {
                 let checked = parse(&imported.toml, "offramp.toml", &Environment::default());
                 assert!(checked.is_ok(), "{}", checked.unwrap_err());
