@@ -28,14 +28,7 @@ export function closeWhy(): void {
 
 /** Whether `GET /v1/why` answers this; for the others the panel leads on to what shows more. */
 export function isAnswered({ query }: Why): boolean {
-    switch (query.about) {
-        case 'no-certificate':
-            return false;
-        case 'handshake':
-            return query.cause !== undefined;
-        default:
-            return true;
-    }
+    return query.about !== 'handshake' || query.cause !== undefined;
 }
 
 /** Views that show more about what a question is about. */

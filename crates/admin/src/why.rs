@@ -3,12 +3,16 @@
 //! - `routing`: the way of a URL: listener, routes in their order, rules, target
 //! - `servers`: backends whose servers do not answer
 //! - `handshake`: the way of a ClientHello: listener, route, certificate, and the rule that refuses it
+//! - `no_certificate`: the certificate of a name: what it has, its orders, its addresses
+//! - `lately`: the latest stored requests for a URL
 //! - `ending`: a cause, and a stored request
 //! - `slow`: where the time of stored requests went; `client`: how those of a client ended
 
 pub(crate) mod client;
 mod ending;
 mod handshake;
+pub(crate) mod lately;
+mod no_certificate;
 mod routing;
 mod servers;
 pub(crate) mod slow;
@@ -20,7 +24,10 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use ending::{cause, request};
 pub(crate) use handshake::{HandshakeQuestion, handshake};
-pub(crate) use routing::url;
+pub(crate) use no_certificate::{
+    CertificateState, NameLook, is_configured, no_certificate, read as certificate_name, tell_for_url,
+};
+pub(crate) use routing::{UrlSubject, url};
 pub(crate) use servers::bad_gateway;
 
 /// Bound on the items of one list in an answer.
@@ -90,7 +97,7 @@ impl WhyAnswer {
 /// # Errors
 /// It is no URL.
 pub fn from_config(config: &Config, question: &'static str, url: &str) -> Result<Value, String> {
-    routing::url(question, WhyState { config, backends: &[] }, url).map(WhyAnswer::into_json)
+    routing::url(question, WhyState { config, backends: &[] }, url).map(|(answer, _)| answer.into_json())
 }
 
 /// The place of an item as a source.

@@ -28,6 +28,7 @@ use crate::error::Error;
 use crate::geo::Geo;
 use crate::question::{DataSource, OTHER_HOSTS, QueryResult, RequestFilter, SqlValue};
 use crate::questions::fold::{Fold, GroupBy};
+pub use crate::questions::one::{IdSearch, NEAR};
 use crate::questions::plan::{PlanPiece, plan};
 use crate::questions::sieve::{RequestColumns, Sieve};
 pub use crate::questions::tail::RequestFeed;

@@ -10,12 +10,12 @@ pub(crate) const LONGEST: usize = 2048;
 /// The mark at the end of a cut text.
 pub(crate) const CUT: char = '…';
 
-/// Converts bytes to text: invalid UTF-8 and control characters (NUL among them, which PostgreSQL refuses)
-/// become `\xNN`; anything beyond [`LONGEST`] bytes is cut.
+/// Converts bytes to text: invalid UTF-8, control characters (NUL among them, which PostgreSQL refuses)
+/// and characters that turn the direction of text (UAX #9) become `\xNN`; anything beyond [`LONGEST`] bytes is cut.
 pub(crate) fn clean(bytes: &[u8]) -> Cow<'_, str> {
     if bytes.len() <= LONGEST
         && let Ok(text) = std::str::from_utf8(bytes)
-        && !text.chars().any(char::is_control)
+        && !text.chars().any(is_harmful)
     {
         return Cow::Borrowed(text);
     }
@@ -27,7 +27,7 @@ pub(crate) fn clean(bytes: &[u8]) -> Cow<'_, str> {
                 cut = true;
                 break 'chunks;
             }
-            if character.is_control() {
+            if is_harmful(character) {
                 let mut bytes = [0; 4];
                 character.encode_utf8(&mut bytes).bytes().for_each(|byte| escape(&mut text, byte));
             } else {
@@ -46,6 +46,11 @@ pub(crate) fn clean(bytes: &[u8]) -> Cow<'_, str> {
         text.push(CUT);
     }
     Cow::Owned(text)
+}
+
+fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn escape(text: &mut String, byte: u8) {
@@ -68,6 +73,7 @@ mod tests {
     fn other_bytes_are_escaped() {
         assert_eq!(clean(b"a\xffb\0c\n"), "a\\xffb\\x00c\\x0a");
         assert_eq!(clean(b"\xe2\x82"), "\\xe2\\x82");
+        assert_eq!(clean("a\u{202e}b".as_bytes()), "a\\xe2\\x80\\xaeb");
     }
 
     #[test]

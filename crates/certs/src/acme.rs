@@ -6,10 +6,12 @@
 //! - [`request`]: keys and certificate signing requests
 //! - [`challenge`]: the certificate for tls-alpn-01
 //! - [`dns_update`]: the DNS message that sets a TXT record for dns-01
+//! - [`caa`]: the DNS messages that ask which authorities may issue for a name
 //! - [`on_demand`]: the rate of orders on demand, and the retention of their certificates
 //!
 //! Time and randomness are arguments.
 
+pub mod caa;
 pub mod challenge;
 pub mod dns_update;
 pub mod on_demand;

@@ -83,6 +83,7 @@ impl WhyQuestion {
                     Some(about) => with("502", "backend", about),
                 });
             }
+            "no-certificate" => return Ok(with("no-certificate", "host", needs("HOST")?)),
             "slow" => {
                 let host = about.map(|host| ("host", host.to_owned()));
                 return Ok(Self { about: "slow", parameters: host.into_iter().collect() });
@@ -112,8 +113,8 @@ impl WhyQuestion {
     /// # Errors
     /// The question is not about stored requests of a time.
     fn begin(&mut self, since: &str) -> Result<(), Failure> {
-        if !matches!(self.about, "slow" | "client") {
-            return Err(Failure::usage("error: --since is for a client and for slow"));
+        if !matches!(self.about, "slow" | "client" | "url" | "not-routed" | "request") {
+            return Err(Failure::usage("error: --since is for slow, a client, a URL and a request"));
         }
         self.parameters.push(("since", since.to_owned()));
         Ok(())
@@ -184,7 +185,8 @@ const QUESTIONS: &str = "Ask one of these:\n  \
     offramp why slow [HOST]                 where the time of the latest requests went\n  \
     offramp why not-routed URL              which routes do not match, and why\n  \
     offramp why 502 [BACKEND | URL]         which servers do not answer\n  \
-    offramp why HOST:PORT --as CLIENT       why a TLS client is refused";
+    offramp why HOST:PORT --as CLIENT       why a TLS client is refused\n  \
+    offramp why no-certificate HOST         which certificate a name has, or why none";
 
 /// Ids of requests that Offramp makes begin with a UUID (RFC 9562) and have a number; those of other proxies are long and
 /// have digits.
@@ -263,6 +265,7 @@ mod tests {
             (vec!["0190-1a2b-3"], "/why?about=request&request=0190-1a2b-3"),
             (vec!["192.0.2.1"], "/why?about=client&client=192.0.2.1"),
             (vec!["2001:db8::1"], "/why?about=client&client=2001%3Adb8%3A%3A1"),
+            (vec!["no-certificate", "a.example"], "/why?about=no-certificate&host=a.example"),
             (vec!["slow"], "/why?about=slow"),
             (vec!["slow", "a.example"], "/why?about=slow&host=a.example"),
             (vec!["server_refused"], "/why?about=cause&cause=server_refused"),
@@ -270,9 +273,14 @@ mod tests {
             let question = WhyQuestion::read(words[0], words.get(1).copied());
             assert_eq!(question.unwrap().path(), path, "{words:?}");
         }
-        for words in
-            [vec!["not-routed"], vec!["What?"], vec![""], vec!["server_refused", "web"], vec!["A B 12345678"]]
-        {
+        for words in [
+            vec!["not-routed"],
+            vec!["no-certificate"],
+            vec!["What?"],
+            vec![""],
+            vec!["server_refused", "web"],
+            vec!["A B 12345678"],
+        ] {
             let refusal = WhyQuestion::read(words[0], words.get(1).copied()).unwrap_err().to_string();
             assert!(refusal.contains("offramp why "), "{refusal}");
         }
@@ -301,10 +309,10 @@ mod tests {
     fn answers_are_lines_without_control_characters() {
         let answer = json!({
             "first": "It is down.",
-            "evidence": [{ "says": "Server \u{1b}[2Ja:1 is down: it fails its health checks", "source": "health" }],
+            "evidence": [{ "says": "Server \u{1b}[2Ja\u{202e}:1 is down: it fails its health checks", "source": "health" }],
             "remedy": ["See\nthat it listens"],
         });
-        let expected = "It is down.\n\n  - Server [2Ja:1 is down: it\n    fails its health checks\n    (health)\n\nWhat to \
+        let expected = "It is down.\n\n  - Server [2Ja\\u{202e}:1 is down:\n    it fails its health checks\n    (health)\n\nWhat to \
                         do:\n  - See that it listens\n";
         let text = text(&answer, 34);
         assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");

@@ -7,6 +7,7 @@ mod attempt;
 mod claims;
 mod context;
 mod demand;
+mod desk;
 mod dns;
 mod http;
 mod keeper;
@@ -15,6 +16,7 @@ mod order;
 mod outlook;
 mod pause;
 mod prove;
+mod reach;
 mod repair;
 mod requests;
 mod standalone;
@@ -36,12 +38,15 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::sleep;
 
-use context::AcmeContext;
+use context::{AcmeContext, KeptCertificate};
 use demand::DemandHandler;
 pub(crate) use demand::{Fresh, Rule};
+pub(crate) use desk::OrderDesk;
+pub use desk::{AuthorityOrder, CertificateOrder, DemandOrder, NameOrders};
 use keeper::Prompt;
 pub(crate) use outlook::Orders;
 pub use outlook::{CertificateOutlook, FailedOrder};
+pub use reach::{CaaFinding, NameReach, ReachedAddress};
 pub use requests::socket as control_socket;
 pub use standalone::{Issued, OneOrder, order_once};
 
@@ -173,14 +178,14 @@ impl Acme {
         }
     }
 
-    /// The outcomes of orders, and what comes next.
-    pub(crate) fn orders(&self) -> &Arc<Orders> {
-        self.context.orders()
-    }
-
     /// Has the helper start DNS hooks in the place of this process.
     pub(crate) fn helped_by(&self, helper: Option<Arc<Helper>>) {
         self.context.helped_by(helper);
+    }
+
+    /// The desk where the state of orders is asked for.
+    pub(crate) fn desk(&self) -> OrderDesk {
+        OrderDesk::new(&self.context, &self.handler)
     }
 
     /// Another process still has the right to order, and gives it up soon: no order begins before
@@ -236,8 +241,9 @@ impl Acme {
             self.keepers.entry(want.subject.clone()).or_insert(keeper);
         }
         let keepers = self.keepers.values();
-        let named = keepers.map(|one| (one.want.subject.names().to_vec(), one.prompts.clone()));
-        self.context.set_keepers(named.collect());
+        let kept =
+            keepers.map(|one| KeptCertificate { want: one.want.clone(), prompts: one.prompts.clone() });
+        self.context.set_keepers(kept.collect());
         self.sweep(wants);
         if !wants.is_empty() {
             self.serve();

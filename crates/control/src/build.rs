@@ -7,6 +7,7 @@ mod backends;
 mod bandwidths;
 mod canary;
 mod certificates;
+mod chosen;
 mod coverage;
 mod http;
 mod routes;
@@ -38,6 +39,7 @@ use offramp_tls::TicketKeys;
 use offramp_upstream::Backend;
 
 pub(crate) use self::certificates::Material;
+pub use self::chosen::{BuiltRoutes, ChosenRoute};
 use self::http::Ways;
 pub(crate) use self::routes::name as route_name;
 use crate::acme::Want;

@@ -89,11 +89,15 @@ mod supervisor;
 mod transact;
 mod upgrade;
 mod view;
+mod visible;
 mod warnings;
 
+pub use acme::{
+    AuthorityOrder, CaaFinding, CertificateOrder, DemandOrder, NameOrders, NameReach, ReachedAddress,
+};
 pub use acme::{CertificateOutlook, FailedOrder, Issued, OneOrder, control_socket, order_once};
 pub use autosave::saved_document;
-pub use build::{check, check_files};
+pub use build::{BuiltRoutes, ChosenRoute, check, check_files};
 pub use change::{Change, NotChanged, Report, Terms};
 pub use changes::Changes;
 pub use drain::Exit;
@@ -105,6 +109,7 @@ pub use offramp_proxy::NetworkSet;
 pub use offramp_proxy::credentials::user_line;
 pub use offramp_proxy::live::{Filter, LiveConnection};
 pub use offramp_proxy::{CloseReport, ConnectionPage, Connections, Cursor, StuckWorker};
+pub use offramp_proxy::{DemandOutcome, DemandRefusal, DemandStanding};
 pub use persist::{ReplaceError, replace_text};
 pub use request::Handle;
 pub use server::{Bound, Server, Socket, Start, StartFrom};
@@ -112,3 +117,4 @@ pub use services::Carried;
 pub use stopping::Stopping;
 pub use upgrade::{Heir, Upgraded};
 pub use view::{BackendView, CheckView, InForce, ServerView, View};
+pub use visible::{turns_text, visible};

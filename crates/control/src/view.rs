@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
-use offramp_certs::Certificate;
+use offramp_certs::store::{MatchKind, Pick};
+use offramp_certs::{Certificate, DnsPattern};
 use offramp_config::Config;
 use offramp_net::Address;
 use offramp_net::clock::coarse_ms;
@@ -17,7 +18,7 @@ use offramp_proxy::{Connections, Current, HelloTrial, Refusals};
 use offramp_upstream::health::ProbeProgress;
 use offramp_upstream::{Backend, Duty, ProbeSettings, ServerHealth, UpstreamAddress};
 
-use crate::acme::{CertificateOutlook, Orders};
+use crate::acme::{CertificateOutlook, NameOrders, NameReach, OrderDesk};
 use crate::data_plane::DataPlane;
 use crate::history::History;
 use crate::notify::{NotifyRegistry, ReceiverView, TrialOutcome};
@@ -37,7 +38,7 @@ struct Inner {
     connections: Connections,
     refusals: Arc<Refusals>,
     registry: Arc<NotifyRegistry>,
-    orders: Arc<Orders>,
+    orders: OrderDesk,
 }
 
 /// The configuration in force, and what came of it.
@@ -116,7 +117,7 @@ impl View {
         history: &History,
         origin: &Origin,
         registry: &Arc<NotifyRegistry>,
-        orders: &Arc<Orders>,
+        orders: OrderDesk,
     ) -> Self {
         let in_force = InForce {
             version: history.version(),
@@ -144,7 +145,7 @@ impl View {
             connections: Connections::of(&plane.workers),
             refusals: Arc::clone(&plane.shared.refusals),
             registry: Arc::clone(registry),
-            orders: Arc::clone(orders),
+            orders,
         }))
     }
 
@@ -236,6 +237,34 @@ impl View {
     #[must_use]
     pub fn outlook(&self, names: &[String]) -> CertificateOutlook {
         self.0.orders.outlook(names)
+    }
+
+    /// The certificate that clients of `name` get, and how it is found; `None` if none is served.
+    #[must_use]
+    pub fn certificate_of(&self, name: &DnsPattern) -> Option<(Arc<Certificate>, MatchKind)> {
+        let snapshot = self.0.current.load();
+        let store = &snapshot.listeners.values().find_map(|listener| listener.tls.as_ref())?.store;
+        if name.is_wildcard() {
+            let mut certificates = store.certificates();
+            let found = certificates.find(|certificate| certificate.names.contains(name))?;
+            return Some((Arc::clone(found), MatchKind::Exact));
+        }
+        match store.pick(Some(name.host()), &[]) {
+            Pick::Found { certificate, by } => Some((Arc::clone(certificate), by)),
+            Pick::NoneForName => None,
+        }
+    }
+
+    /// What is known of the orders of certificates for `name`. Reads a few small files.
+    #[must_use]
+    pub fn orders(&self, name: &DnsPattern) -> NameOrders {
+        self.0.orders.of(name)
+    }
+
+    /// Looks at `name` as an authority does: its addresses, their ports 80 and 443, its CAA records. Takes a few seconds;
+    /// `None` if several others look now.
+    pub async fn reach(&self, name: &str) -> Option<NameReach> {
+        self.0.orders.reach(name).await
     }
 
     /// The backends, those of one server that are written in routes included, and how their servers fare.

@@ -76,6 +76,26 @@ impl DemandOutcome {
     }
 }
 
+/// The reason why a name gets no certificate for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DemandRefusal {
+    /// The outcome of the work on it.
+    pub outcome: DemandOutcome,
+    /// The time at which it is worked on again, once a client asks.
+    pub until: Instant,
+}
+
+/// The standing of a name among those that clients ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemandStanding {
+    /// No client has asked for it lately, or what was decided then is over.
+    Unasked,
+    /// It is being asked about or ordered.
+    Pending,
+    /// It was refused.
+    Refused(DemandRefusal),
+}
+
 /// The names that are on their way, and those that were refused.
 pub struct Demand {
     rules: ArcSwap<Vec<DemandRule>>,
@@ -88,7 +108,7 @@ pub struct Demand {
 struct DemandedNames {
     /// Names that are being worked on. Waiters see the end of the sender.
     pending: HashMap<Box<str>, watch::Sender<()>>,
-    refused: HashMap<Box<str>, Instant>,
+    refused: HashMap<Box<str>, DemandRefusal>,
     /// The refused ones, the oldest first.
     order: VecDeque<Box<str>>,
 }
@@ -141,7 +161,7 @@ impl Demand {
         if let Some(sender) = names.pending.get(name) {
             return Some(DemandWaiter { done: sender.subscribe(), wait });
         }
-        if names.refused.get(name).is_some_and(|until| *until > now) {
+        if names.refused.get(name).is_some_and(|refusal| refusal.until > now) {
             return None;
         }
         if names.pending.len() >= PENDING || self.sender.try_send(name.into()).is_err() {
@@ -154,12 +174,23 @@ impl Demand {
         Some(DemandWaiter { done, wait })
     }
 
-    /// Ends the work on `name`: its waiters go on. Until `refused`, if that is given, no work begins anew.
-    pub fn end(&self, name: &str, refused: Option<Instant>) {
+    /// The standing of `name`, which is in lower case.
+    #[must_use]
+    pub fn standing(&self, name: &str, now: Instant) -> DemandStanding {
+        let names = self.lock();
+        if names.pending.contains_key(name) {
+            return DemandStanding::Pending;
+        }
+        let refusal = names.refused.get(name).filter(|refusal| refusal.until > now);
+        refusal.map_or(DemandStanding::Unasked, |refusal| DemandStanding::Refused(*refusal))
+    }
+
+    /// Ends the work on `name`: its waiters go on. While it is `refused`, no work begins anew.
+    pub fn end(&self, name: &str, refused: Option<DemandRefusal>) {
         let mut names = self.lock();
         names.pending.remove(name);
-        let Some(until) = refused else { return };
-        if names.refused.insert(name.into(), until).is_none() {
+        let Some(refusal) = refused else { return };
+        if names.refused.insert(name.into(), refusal).is_none() {
             names.order.push_back(name.into());
         }
         if names.order.len() > REFUSED
@@ -223,13 +254,14 @@ mod tests {
         assert_eq!(asked, PENDING);
         assert_eq!(demand.totals()[5], (DemandOutcome::Busy, 100_000 - PENDING as u64));
         let until = now + Duration::from_secs(60);
+        let refused = Some(DemandRefusal { outcome: DemandOutcome::Denied, until });
         while let Ok(name) = receiver.try_recv() {
-            demand.end(&name, Some(until));
+            demand.end(&name, refused);
         }
         assert!(demand.ask("n0.test", now).is_none() && demand.ask("n0.test", until).is_some());
         for number in 0..3 * REFUSED {
-            demand.end(&format!("m{number}.test"), Some(until));
-            demand.end(&format!("m{number}.test"), Some(until));
+            demand.end(&format!("m{number}.test"), refused);
+            demand.end(&format!("m{number}.test"), refused);
         }
         let names = demand.lock();
         assert_eq!((names.refused.len(), names.order.len()), (REFUSED, REFUSED));
@@ -245,9 +277,13 @@ mod tests {
         demand.end("a.test", None);
         // Nobody waits out an hour.
         other.unwrap().end(now + WAIT).await;
-        let refused = Instant::now() + WAIT;
+        let refusal = DemandRefusal { outcome: DemandOutcome::Failed, until: Instant::now() + WAIT };
+        assert_eq!(demand.standing("a.test", Instant::now()), DemandStanding::Unasked);
         assert!(demand.ask("a.test", Instant::now()).is_some());
-        demand.end("a.test", Some(refused));
+        assert_eq!(demand.standing("a.test", Instant::now()), DemandStanding::Pending);
+        demand.end("a.test", Some(refusal));
         assert!(demand.ask("a.test", Instant::now()).is_none());
+        assert_eq!(demand.standing("a.test", Instant::now()), DemandStanding::Refused(refusal));
+        assert_eq!(demand.standing("a.test", refusal.until), DemandStanding::Unasked);
     }
 }

@@ -51,7 +51,7 @@ mod worker;
 pub use challenges::Challenges;
 pub use command::WorkerCommand;
 pub use connections::{CloseReport, ConnectionPage, Connections, Cursor, StuckWorker};
-pub use demand::{Demand, DemandOutcome, DemandRule};
+pub use demand::{Demand, DemandOutcome, DemandRefusal, DemandRule, DemandStanding};
 pub use late::Lateness;
 pub use limit::{ClientTable, ConnectionLimit, StreamMemory};
 pub use media::media_type;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use offramp_analytics::questions::IdSearch;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -66,7 +67,7 @@ pub(super) async fn answer(
         }
         AskOperation::TryReceiver => OperationResult::Json(notify::try_receiver(control, name).await?),
         AskOperation::Why => OperationResult::Json(why::answer(control, query).await?),
-        AskOperation::Request => OperationResult::Json(logs::request(control, name).await?),
+        AskOperation::Request => OperationResult::Json(logs::request(control, name, IdSearch::All).await?),
     })
 }
 

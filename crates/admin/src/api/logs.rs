@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use hyper::StatusCode;
 use offramp_analytics::question::SlowBy;
-use offramp_analytics::questions::DETAILS;
+use offramp_analytics::questions::{DETAILS, IdSearch, NEAR};
 use offramp_analytics::{Error, QueryResult, Questions, RequestFilter, TimeStep, Top, when};
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
@@ -24,6 +24,7 @@ use super::query::{Parameter, ParameterKind, QueryParameters};
 use super::stream::EventStream;
 use super::{Control, ProblemDetails};
 use crate::query_pool::QueryPool;
+use crate::why::UrlSubject;
 use filter::{ANSWER, FILTER, filter};
 
 /// The lists of the log store.
@@ -145,10 +146,22 @@ pub(super) async fn answer(
 }
 
 /// The stored request with this id, and its story.
-pub(super) async fn request(control: &Control, id: &str) -> Result<Value, ProblemDetails> {
+pub(super) async fn request(control: &Control, id: &str, search: IdSearch) -> Result<Value, ProblemDetails> {
     let (queries, asked) = (store(control)?, id.to_owned());
-    let found = queries.ask(move |session| session.ask(|questions| questions.request(&asked))).await?;
-    story::request(&found).ok_or_else(|| ProblemDetails::unknown("stored request", id, []))
+    let found =
+        queries.ask(move |session| session.ask(|questions| questions.request(&asked, search))).await?;
+    story::request(&found).ok_or_else(|| match search {
+        IdSearch::Near => ProblemDetails::new(
+            StatusCode::NOT_FOUND,
+            format!("there is no request `{id}` among the {NEAR} stored ones near it; --since 7d has all of a week read"),
+        ),
+        _ => ProblemDetails::unknown("stored request", id, []),
+    })
+}
+
+/// The search for a request that `since` asks for: without it, one that is over soon.
+pub(super) fn search(query: &QueryParameters) -> Result<IdSearch, ProblemDetails> {
+    Ok(filter(query)?.since.map_or(IdSearch::Near, IdSearch::Since))
 }
 
 /// The newest requests that the parameters `host`, `client` and `since` select, an object each; `since` is an hour ago by
@@ -159,10 +172,39 @@ pub(super) async fn newest(
     columns: &'static [&'static str],
     most: usize,
 ) -> Result<Vec<Value>, ProblemDetails> {
-    let mut filter = filter(query)?;
+    let filter = filter(query)?;
+    latest(store(control)?, filter, columns, most).await
+}
+
+/// The newest requests for a host and a path from `since` on, as [`newest`]; `None` without a log store.
+pub(super) async fn newest_of(
+    control: &Control,
+    since: &QueryParameters,
+    subject: UrlSubject,
+    columns: &'static [&'static str],
+    most: usize,
+) -> Option<Result<Vec<Value>, ProblemDetails>> {
+    let queries = control.queries.clone()?;
+    let filter = filter(since).map(|filter| RequestFilter {
+        hosts: vec![subject.host],
+        paths: vec![subject.path],
+        since: filter.since,
+        ..RequestFilter::default()
+    });
+    match filter {
+        Ok(filter) => Some(latest(queries, filter, columns, most).await),
+        Err(problem) => Some(Err(problem)),
+    }
+}
+
+async fn latest(
+    queries: Arc<QueryPool>,
+    mut filter: RequestFilter,
+    columns: &'static [&'static str],
+    most: usize,
+) -> Result<Vec<Value>, ProblemDetails> {
     filter.since = filter.since.or_else(|| SystemTime::now().checked_sub(LATELY));
     filter.limit = Some(most);
-    let queries = store(control)?;
     let found = queries.ask(move |session| session.ask(|questions| questions.found(None, columns, &filter)));
     Ok(table::objects(&found.await?))
 }

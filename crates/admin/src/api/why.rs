@@ -1,5 +1,7 @@
 //! `GET /v1/why`: questions, and what is known for their answers.
 
+use std::time::SystemTime;
+
 use offramp_config::model::Cidr;
 use offramp_control::InForce;
 use offramp_net::Address;
@@ -8,13 +10,13 @@ use serde_json::Value;
 
 use super::query::{Parameter, ParameterKind, QueryParameters};
 use super::{Control, ProblemDetails, logs};
-use crate::why::{self, HandshakeQuestion, WhyAnswer, WhyState};
+use crate::why::{self, CertificateState, HandshakeQuestion, NameLook, WhyAnswer, WhyState};
 
 pub(super) const ASKED: &[Parameter] = &[
     Parameter {
         name: "about",
         kind: ParameterKind::Text,
-        doc: "The question: `url`, `not-routed`, `502`, `slow`, `client`, `request`, `handshake`, or any text with `cause` or `limit`",
+        doc: "The question: `url`, `not-routed`, `502`, `slow`, `client`, `request`, `handshake`, `no-certificate`, or any text with `cause` or `limit`",
     },
     Parameter { name: "url", kind: ParameterKind::Text, doc: "The URL whose way is asked for" },
     Parameter {
@@ -25,7 +27,7 @@ pub(super) const ASKED: &[Parameter] = &[
     Parameter {
         name: "host",
         kind: ParameterKind::Text,
-        doc: "For `502`: the host whose route is asked for; for `slow`: the host whose requests are looked at; for `handshake`: the host, or host and port, that the client connects to",
+        doc: "For `502`: the host whose route is asked for; for `slow`: the host whose requests are looked at; for `handshake`: the host, or host and port, that the client connects to; for `no-certificate`: the name",
     },
     Parameter {
         name: "as",
@@ -45,7 +47,7 @@ pub(super) const ASKED: &[Parameter] = &[
     Parameter {
         name: "since",
         kind: ParameterKind::When,
-        doc: "For `slow` and `client`: only requests from this time on, such as 10m ago; by default 1h",
+        doc: "For `slow`, `client` and URLs: only stored requests from this time on, such as 10m ago; by default 1h. For `request`: read all from then on, not only those near the id",
     },
     Parameter { name: "request", kind: ParameterKind::Text, doc: "The id of a stored request" },
     Parameter { name: "cause", kind: ParameterKind::Text, doc: "The name of a cause" },
@@ -69,11 +71,11 @@ pub(super) async fn answer(control: &Control, query: &QueryParameters) -> Result
     let (in_force, backends) = (control.view.in_force(), control.view.backends());
     let state = WhyState { config: &in_force.config, backends: &backends };
     let answer = match about {
-        "url" => why::url("url", state, needs("url")?).map_err(ProblemDetails::wrong)?,
-        "not-routed" => why::url("not-routed", state, needs("url")?).map_err(ProblemDetails::wrong)?,
+        "url" => url("url", control, state, query, needs("url")?).await?,
+        "not-routed" => url("not-routed", control, state, query, needs("url")?).await?,
         "502" if query.text("backend").is_none() && query.text("host").is_some() => {
             let url = format!("https://{}/", needs("host")?);
-            why::url("502", state, &url).map_err(ProblemDetails::wrong)?
+            self::url("502", control, state, query, &url).await?
         }
         "502" => {
             let name = query.text("backend");
@@ -83,6 +85,7 @@ pub(super) async fn answer(control: &Control, query: &QueryParameters) -> Result
             })?
         }
         "handshake" => handshake(control, &in_force, query)?,
+        "no-certificate" => no_certificate(control, &in_force, needs("host")?).await?,
         "slow" => {
             let rows = logs::newest(control, query, &why::slow::COLUMNS, why::slow::ROWS).await?;
             why::slow::slow(query.text("host"), since(query), &rows)
@@ -92,10 +95,36 @@ pub(super) async fn answer(control: &Control, query: &QueryParameters) -> Result
             let rows = logs::newest(control, query, &why::client::COLUMNS, why::slow::ROWS).await?;
             why::client::client(client, since(query), &rows, &control.view.limit_refusals())
         }
-        "request" => why::request(&logs::request(control, needs("request")?).await?),
+        "request" => {
+            let search = logs::search(query)?;
+            why::request(&logs::request(control, needs("request")?, search).await?)
+        }
         other => return Err(ProblemDetails::unknown("question", other, QUESTIONS)),
     };
     Ok(answer.into_json())
+}
+
+async fn url(
+    question: &'static str,
+    control: &Control,
+    state: WhyState<'_>,
+    query: &QueryParameters,
+    text: &str,
+) -> Result<WhyAnswer, ProblemDetails> {
+    let (mut answer, subject) = why::url(question, state, text).map_err(ProblemDetails::wrong)?;
+    if subject.is_terminated
+        && let Ok(name) = why::certificate_name(&subject.host)
+    {
+        let held = control.view.certificate_of(&name);
+        why::tell_for_url(&mut answer, state.config, held, &subject.host, SystemTime::now());
+    }
+    match logs::newest_of(control, query, subject, &why::lately::COLUMNS, why::lately::ROWS).await {
+        Some(Ok(rows)) => why::lately::tell(&mut answer, since(query), &rows),
+        // The way of a URL is known without it.
+        Some(Err(problem)) => why::lately::tell_absence(&mut answer, &problem.detail),
+        None => {}
+    }
+    Ok(answer)
 }
 
 fn handshake(
@@ -117,8 +146,29 @@ fn handshake(
     Ok(why::handshake(&in_force.config, &question, found, trial.as_ref()))
 }
 
+async fn no_certificate(
+    control: &Control,
+    in_force: &InForce,
+    host: &str,
+) -> Result<WhyAnswer, ProblemDetails> {
+    let name = why::certificate_name(host).map_err(ProblemDetails::wrong)?;
+    let (config, orders) = (&in_force.config, control.view.orders(&name));
+    let look = if name.is_wildcard() {
+        NameLook::Omitted("A wildcard has no address of its own to look at.")
+    } else if !why::is_configured(config, &orders, &name) {
+        NameLook::Omitted("No route and no certificate names it, so nothing is connected.")
+    } else {
+        let busy = NameLook::Omitted("Others look at names now; ask again for its addresses.");
+        control.view.reach(name.host()).await.map_or(busy, |reach| NameLook::Taken(Box::new(reach)))
+    };
+    let held = control.view.certificate_of(&name);
+    let state = CertificateState { config, held, orders, look, now: SystemTime::now() };
+    Ok(why::no_certificate(&state, &name))
+}
+
 /// The questions that are answered.
-const QUESTIONS: [&str; 7] = ["url", "not-routed", "502", "slow", "client", "request", "handshake"];
+const QUESTIONS: [&str; 8] =
+    ["url", "not-routed", "502", "slow", "client", "request", "handshake", "no-certificate"];
 
 /// The time from which stored requests are taken, for people.
 fn since(query: &QueryParameters) -> &str {

@@ -6,7 +6,10 @@
 mod refusal;
 
 use offramp_config::At;
-use offramp_config::model::{AuthMode, Config, ListenerConfig, Passthrough, RouteConfig, RouteTarget};
+use offramp_config::model::{
+    AuthMode, CertificateConfig, CertificateSource, Config, HostPattern, ListenerConfig, Passthrough,
+    RouteConfig, RouteTarget,
+};
 use offramp_proxy::{HelloTrial, HelloVerdict};
 use offramp_wire::capture;
 use offramp_wire::client_hello::{self, ClientHello, RegistryName};
@@ -284,7 +287,13 @@ impl Scene<'_> {
                 names.join(", ")
             );
             answer.saw(says, "certificates");
-            answer.advise(format!("Add a [[certificate]] that names {host}"));
+            if let Some(item) = on_demand(self.config, host) {
+                let says = "A certificate for it is ordered when a client asks for the name, and the handshake waits for it.";
+                answer.saw(says, place(&item.at, "certificate.on_demand"));
+                answer.advise(format!("offramp why no-certificate {host}"));
+            } else {
+                answer.advise(format!("Add a [[certificate]] that names {host}"));
+            }
         }
         let auth = self.route.and_then(|route| Some((route, route.client_auth.as_ref()?)));
         if let Some((route, auth)) = auth {
@@ -309,6 +318,17 @@ impl Scene<'_> {
                 .saw(format!("Its handshake follows route {}.", route.name()), place(&route.at, "[[route]]"));
         }
     }
+}
+
+/// The item by which a certificate for a host may be ordered when a client asks for it.
+fn on_demand<'c>(config: &'c Config, host: &str) -> Option<&'c CertificateConfig> {
+    let items = config.certificates.iter().filter_map(|item| match &item.source {
+        CertificateSource::Acme(acme) => Some((item, acme.on_demand.as_ref()?)),
+        _ => None,
+    });
+    let names = |pattern: &HostPattern| routing::host_fits(Some(pattern), host);
+    let by_name = items.clone().find(|(_, terms)| terms.names.iter().any(names));
+    by_name.or_else(|| items.clone().find(|(_, terms)| terms.ask.is_some())).map(|(item, _)| item)
 }
 
 fn tell_listener(answer: &mut WhyAnswer, listener: &ListenerConfig, elsewhere: Option<u16>) {

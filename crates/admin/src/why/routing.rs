@@ -1,9 +1,10 @@
 //! The way of a URL through the configuration: listener, routes in their order, rules, target.
 
+mod destination;
+
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use hyper::Uri;
 use offramp_config::model::{
     AuthMode, Config, HostPattern, ListenAddress, ListenerConfig, Listeners, Mode, Name, Passthrough,
     RedirectTo, RelayTarget, RouteConfig, RouteTarget, Satisfy,
@@ -12,33 +13,34 @@ use offramp_http::path::normalize;
 use offramp_wire::client_hello::ClientHello;
 
 use super::{MOST, WhyAnswer, WhyState, place, servers};
+use destination::Destination;
 
-/// Bound on a URL, in bytes.
-const LONGEST: usize = 8192;
-
-/// A URL taken apart.
-struct Destination {
-    is_tls: bool,
+/// The request that an answer is about.
+pub(crate) struct UrlSubject {
     /// In lower case.
-    host: String,
-    port: u16,
+    pub(crate) host: String,
     /// In normal form.
-    path: String,
-    /// The reason why the path has several readings.
-    ambiguity: Option<String>,
+    pub(crate) path: String,
+    /// Set if Offramp ends the TLS of its connection.
+    pub(crate) is_terminated: bool,
 }
 
 /// Explains where a request for `text` goes.
 ///
 /// # Errors
 /// It is no URL.
-pub(crate) fn url(question: &'static str, state: WhyState<'_>, text: &str) -> Result<WhyAnswer, String> {
+pub(crate) fn url(
+    question: &'static str,
+    state: WhyState<'_>,
+    text: &str,
+) -> Result<(WhyAnswer, UrlSubject), String> {
     let to = Destination::read(text)?;
     let fits = |listener: &&ListenerConfig| listener.tls == to.is_tls && listener.preamble.is_none();
     let fitting: Vec<&ListenerConfig> = state.config.listeners.iter().filter(fits).collect();
     let here = fitting.iter().copied().find(|listener| has_port(listener, to.port));
     let Some(listener) = here.or_else(|| fitting.first().copied()) else {
-        return Ok(nobody_listens(question, state.config, &to));
+        let answer = nobody_listens(question, state.config, &to);
+        return Ok((answer, UrlSubject { host: to.host, path: to.path, is_terminated: false }));
     };
     let mut answer = choose(question, state, listener, &to);
     let address = listener.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
@@ -59,50 +61,10 @@ pub(crate) fn url(question: &'static str, state: WhyState<'_>, text: &str) -> Re
         answer.saw(says, "the URL");
     }
     answer.fact("listener", listener.name.as_str());
-    answer.fact("host", to.host);
-    answer.fact("path", to.path);
-    Ok(answer)
-}
-
-impl Destination {
-    fn read(text: &str) -> Result<Self, String> {
-        let wrong = || "write a URL such as https://example.org/path".to_owned();
-        if text.len() > LONGEST {
-            return Err(format!("the URL has more than {LONGEST} bytes"));
-        }
-        let text = text.split('#').next().unwrap_or_default();
-        let whole = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
-        let uri: Uri = whole.parse().map_err(|_| wrong())?;
-        let is_tls = match uri.scheme_str() {
-            Some("https" | "wss") => true,
-            Some("http" | "ws") => false,
-            _ => return Err(wrong()),
-        };
-        // The root's dot is part of a name in DNS, and of no host that a route has.
-        let host = uri.host().map(|host| host.strip_suffix('.').unwrap_or(host));
-        let host = host.filter(|host| !host.is_empty()).ok_or_else(wrong)?.to_ascii_lowercase();
-        // `Uri` takes ports beyond 65535, and tells none of them.
-        let port = match written_port(&uri) {
-            "" => {
-                if is_tls {
-                    443
-                } else {
-                    80
-                }
-            }
-            digits => digits.parse().map_err(|_| wrong())?,
-        };
-        let normal = normalize(uri.path());
-        let ambiguity = normal.spelling.ambiguity().map(|reason| reason.to_string());
-        Ok(Self { is_tls, host, port, path: normal.text.into_owned(), ambiguity })
-    }
-}
-
-/// The port as written; empty without one.
-fn written_port(uri: &Uri) -> &str {
-    let authority = uri.authority().map_or("", |authority| authority.as_str());
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    host.rsplit(']').next().and_then(|rest| rest.split_once(':')).map_or("", |(_, port)| port)
+    answer.fact("host", to.host.as_str());
+    answer.fact("path", to.path.as_str());
+    let is_terminated = listener.tls && passed_through(state.config, listener, &to.host).is_none();
+    Ok((answer, UrlSubject { host: to.host, path: to.path, is_terminated }))
 }
 
 pub(super) fn has_port(listener: &ListenerConfig, port: u16) -> bool {
@@ -138,7 +100,7 @@ fn choose(
     listener: &ListenerConfig,
     to: &Destination,
 ) -> WhyAnswer {
-    if let Some((route, passthrough)) = passed_through(state.config, listener, to) {
+    if let Some((route, passthrough)) = passed_through(state.config, listener, &to.host) {
         let first = format!(
             "The TLS of {} passes unchanged to {} by route {}: Offramp sees no request.",
             to.host,
@@ -168,14 +130,20 @@ fn choose(
     answer
 }
 
+/// The route by which the TLS of a host passes unchanged on every listener with TLS.
+pub(super) fn passes<'a>(config: &'a Config, host: &str) -> Option<(&'a RouteConfig, &'a Passthrough)> {
+    let listeners = config.listeners.iter().filter(|listener| listener.tls);
+    let found: Option<Vec<_>> = listeners.map(|listener| passed_through(config, listener, host)).collect();
+    found?.first().copied()
+}
+
 /// The route that takes the connection before there is a request.
 fn passed_through<'a>(
     config: &'a Config,
     listener: &'a ListenerConfig,
-    to: &Destination,
+    host: &str,
 ) -> Option<(&'a RouteConfig, &'a Passthrough)> {
-    let first =
-        by_name(config, listener).into_iter().find(|candidate| host_fits(candidate.host, &to.host))?;
+    let first = by_name(config, listener).into_iter().find(|candidate| host_fits(candidate.host, host))?;
     match &first.route.target {
         RouteTarget::Passthrough(passthrough) if listener.tls => Some((first.route, passthrough)),
         _ => None,
@@ -240,7 +208,7 @@ fn kind(host: Option<&HostPattern>) -> u8 {
     }
 }
 
-fn host_fits(pattern: Option<&HostPattern>, host: &str) -> bool {
+pub(super) fn host_fits(pattern: Option<&HostPattern>, host: &str) -> bool {
     match pattern {
         None => true,
         Some(HostPattern::Exact(name)) => name.as_str() == host,
@@ -260,12 +228,14 @@ fn mismatch(candidate: &Candidate<'_>, listener: &ListenerConfig, to: &Destinati
         return Some(format!("its host is {pattern}, not {}{more}", to.host));
     }
     if listener.mode == Mode::Http {
-        if matches!(route.target, RouteTarget::Passthrough(_)) {
+        if matches!(route.target, RouteTarget::Passthrough(_)) && !candidate.secured {
             return Some("it passes connections through, and another route has taken this one".to_owned());
         }
         let prefix = normalize(route.path.as_str()).text;
         let below = to.path.strip_prefix(&*prefix);
-        if !route.path.is_root() && !below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+        if !route.path.is_root()
+            && !below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/'))
+        {
             return Some(format!("its path is {prefix}, and {} is not below it", to.path));
         }
         return None;
@@ -415,5 +385,7 @@ fn rules(route: &RouteConfig) -> Vec<(&'static str, String)> {
     rules
 }
 
+#[cfg(test)]
+mod agreement;
 #[cfg(test)]
 mod tests;

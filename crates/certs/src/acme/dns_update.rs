@@ -169,7 +169,7 @@ impl PendingUpdate {
     /// # Errors
     /// The message is not a response to this update.
     pub fn check(&self, response: &[u8]) -> Result<UpdateOutcome, NoAnswer> {
-        let mut reader = DnsReader { bytes: response, at: 0 };
+        let mut reader = DnsReader::of(response);
         let header: Vec<u16> = (0..6).map_while(|_| reader.get16()).collect();
         let &[id, flags, zones, prerequisites, updates, additional] = &header[..] else {
             return Err(NoAnswer::Malformed);
@@ -246,7 +246,7 @@ fn algorithm_name(algorithm: TsigHmac) -> Vec<u8> {
 }
 
 /// A name in wire format, in lower case (RFC 1035 §3.1).
-fn wire_name(name: &str) -> Result<Vec<u8>, String> {
+pub(super) fn wire_name(name: &str) -> Result<Vec<u8>, String> {
     let bare = name.strip_suffix('.').unwrap_or(name);
     let mut out = Vec::with_capacity(bare.len() + 2);
     for label in bare.split('.').filter(|_| !bare.is_empty()) {
@@ -260,7 +260,7 @@ fn wire_name(name: &str) -> Result<Vec<u8>, String> {
     if out.len() > 255 { Err(format!("`{name}` is too long for a DNS name")) } else { Ok(out) }
 }
 
-fn put16(out: &mut Vec<u8>, number: u16) {
+pub(super) fn put16(out: &mut Vec<u8>, number: u16) {
     out.extend(number.to_be_bytes());
 }
 
@@ -296,28 +296,33 @@ struct Tsig {
     other: Vec<u8>,
 }
 
-struct DnsReader<'a> {
+/// Reads a DNS message from its beginning.
+pub(super) struct DnsReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> DnsReader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let taken = self.bytes.get(self.at..self.at.checked_add(count)?)?;
         self.at += count;
         Some(taken)
     }
 
-    fn skip(&mut self, count: usize) -> Option<()> {
+    pub(super) fn skip(&mut self, count: usize) -> Option<()> {
         self.take(count).map(|_| ())
     }
 
-    fn get16(&mut self) -> Option<u16> {
+    pub(super) fn get16(&mut self) -> Option<u16> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
     /// Skips a name; a compression pointer ends it.
-    fn skip_name(&mut self) -> Option<()> {
+    pub(super) fn skip_name(&mut self) -> Option<()> {
         loop {
             let length = self.take(1)?[0];
             match length >> 6 {

@@ -33,12 +33,17 @@ impl RateLimit {
         self.count == count && self.per == per
     }
 
+    /// The allowance at `now`, including fractions.
+    pub fn left(&self, now: Instant) -> f64 {
+        let since = now.saturating_duration_since(self.at);
+        let more = f64::from(self.count) * since.as_secs_f64() / self.per.as_secs_f64();
+        (self.left + more).min(f64::from(self.count))
+    }
+
     /// Takes one from the allowance; returns `false` if nothing is left.
     pub fn admit(&mut self, now: Instant) -> bool {
-        let since = now.saturating_duration_since(self.at);
+        self.left = self.left(now);
         self.at = now;
-        let more = f64::from(self.count) * since.as_secs_f64() / self.per.as_secs_f64();
-        self.left = (self.left + more).min(f64::from(self.count));
         let admitted = self.left >= 1.0;
         if admitted {
             self.left -= 1.0;

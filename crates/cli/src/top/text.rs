@@ -3,29 +3,27 @@
 
 use std::borrow::Cow;
 
+use offramp_control::turns_text;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Maximum number of characters that are kept of a text. No screen shows more.
 const MAX_TEXT: usize = 512;
 
-/// Replaces control characters by U+FFFD, and leaves out characters that have no width but change the order or the look of
-/// their neighbours (bidirectional controls, UAX #9; zero-width and tag characters).
+/// Replaces by U+FFFD control characters and those that turn the direction of their neighbours (UAX #9), and leaves out other
+/// characters without a width (zero-width and tag characters).
 pub(super) fn clean(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| (b' '..=b'~').contains(&byte);
     if text.len() <= MAX_TEXT && text.bytes().all(is_plain) {
         return Cow::Borrowed(text);
     }
-    let shown = text.chars().filter(|c| !is_invisible(*c)).take(MAX_TEXT);
-    Cow::Owned(shown.map(|c| if is_control(c) { '\u{fffd}' } else { c }).collect())
-}
-
-fn is_control(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+    let is_harmful = |c: char| c.is_control() || turns_text(c);
+    let shown = text.chars().filter(|c| is_harmful(*c) || !is_invisible(*c)).take(MAX_TEXT);
+    Cow::Owned(shown.map(|c| if is_harmful(c) { '\u{fffd}' } else { c }).collect())
 }
 
 fn is_invisible(c: char) -> bool {
     matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
@@ -69,7 +67,7 @@ mod tests {
             ("a\r\nb\tc\0\x7f", "a\u{fffd}\u{fffd}b\u{fffd}c\u{fffd}\u{fffd}"),
             // CSI of eight bits (ECMA-48 §5.3).
             ("\u{9b}31m", "\u{fffd}31m"),
-            ("a\u{202e}gnp.exe\u{2066}", "agnp.exe"),
+            ("a\u{202e}gnp.exe\u{2066}", "a\u{fffd}gnp.exe\u{fffd}"),
             ("pay\u{200b}pal\u{feff}", "paypal"),
             ("grüße/日本", "grüße/日本"),
             ("line\u{2028}end", "line\u{fffd}end"),

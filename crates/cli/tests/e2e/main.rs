@@ -199,6 +199,7 @@ mod watchers_hear_of_the_process;
 mod watching_takes_nothing_back;
 mod what_is_edited_follows_the_rules_of_all_routes;
 mod why_answers;
+mod why_answers_about_refusals;
 mod why_judges_handshakes;
 mod workers_share_the_load;
 mod written_files_keep_what_is_not_ours;

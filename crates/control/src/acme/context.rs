@@ -1,5 +1,7 @@
 //! What all orders share.
 
+mod kept;
+
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash};
@@ -15,16 +17,16 @@ use offramp_config::model::AcmeAuthority;
 use offramp_observe::Log;
 use offramp_process::Helper;
 use offramp_proxy::Challenges;
-use tokio::sync::mpsc::{Sender, UnboundedSender};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::Want;
 use super::claims::Claims;
 use super::http::{Client, is_of_type};
-use super::keeper::Prompt;
 use super::outlook::{FailedOrder, Orders};
 use super::pause::{Bars, Pauses};
 use super::turns::Turns;
+pub(super) use kept::KeptCertificate;
 
 /// Orders under way at a time: a start with hundreds of names is to burden neither this machine nor the authority.
 const AT_ONCE: usize = 4;
@@ -62,8 +64,7 @@ pub(super) struct AcmeContext {
     /// Held while an account is made, so that each is made once.
     accounts: Mutex<()>,
     lock: StdMutex<Locking>,
-    /// The keepers of certificates by the names that they are for.
-    keepers: StdMutex<Vec<(Vec<DnsPattern>, Sender<Prompt>)>>,
+    kept: StdMutex<Vec<KeptCertificate>>,
     /// Failures that could not be noted on disk.
     unkept: StdMutex<Unkept>,
     /// The pauses that authorities asked for, whatever is ordered.
@@ -108,7 +109,7 @@ impl AcmeContext {
             obtained,
             accounts: Mutex::new(()),
             lock: StdMutex::default(),
-            keepers: StdMutex::default(),
+            kept: StdMutex::default(),
             unkept: StdMutex::default(),
             bars: StdMutex::default(),
             random: RandomState::new(),
@@ -133,17 +134,9 @@ impl AcmeContext {
         self.random.hash_one(of)
     }
 
-    /// Sets the keepers of certificates.
-    pub(super) fn set_keepers(&self, keepers: Vec<(Vec<DnsPattern>, Sender<Prompt>)>) {
-        *self.keepers.lock().unwrap_or_else(PoisonError::into_inner) = keepers;
-    }
-
-    /// The keepers of every certificate that has this very name.
-    pub(super) fn keepers_of(&self, name: &str) -> Vec<Sender<Prompt>> {
-        let Ok(name) = DnsPattern::parse(name) else { return Vec::new() };
-        let keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
-        let has = keepers.iter().filter(|(names, _)| names.contains(&name));
-        has.map(|(_, prompts)| prompts.clone()).collect()
+    /// True if this process has the right to order.
+    pub(super) fn leads(&self) -> bool {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner).lock.is_some()
     }
 
     /// The orders for this set that failed since its last certificate.

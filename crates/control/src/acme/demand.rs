@@ -4,6 +4,8 @@
 //! rate, and kept by a keeper from then on. Whatever stops a name is remembered for a while, so that the next client that
 //! asks for it costs nothing.
 
+mod standing;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +16,7 @@ use offramp_certs::acme::{Demanded, Subject, UseMark};
 use offramp_config::Config;
 use offramp_config::model::{AcmeCertificate, AskUrl, CertificateSource, OnDemand, not_issuable};
 use offramp_observe::LogField;
-use offramp_proxy::{Demand, DemandOutcome, DemandRule};
+use offramp_proxy::{Demand, DemandOutcome, DemandRefusal, DemandRule};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Receiver;
 
@@ -135,7 +137,7 @@ struct State {
 struct Pending {
     demand: Arc<Demand>,
     name: Box<str>,
-    refused: Option<Instant>,
+    refused: Option<DemandRefusal>,
 }
 
 impl Drop for Pending {
@@ -199,7 +201,7 @@ impl DemandHandler {
             }
             Err(Refusal(outcome, lasts)) => {
                 self.demand.count(outcome);
-                pending.refused = lasts.map(|lasts| Instant::now() + lasts);
+                pending.refused = lasts.map(|lasts| DemandRefusal { outcome, until: Instant::now() + lasts });
             }
         }
     }

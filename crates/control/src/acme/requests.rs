@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::context::AcmeContext;
 use super::keeper::Prompt;
+use crate::visible::visible;
 
 /// Requests at a time.
 const AT_ONCE: usize = 4;
@@ -116,8 +117,7 @@ async fn answer(stream: UnixStream, context: &AcmeContext) -> std::io::Result<()
             None => "error its order is busy with other requests, or it is no longer wanted".to_owned(),
         };
         // One line, whatever an authority has written.
-        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        writer.write_all(format!("{text}\n").as_bytes()).await?;
+        writer.write_all(format!("{}\n", visible(&text)).as_bytes()).await?;
     }
     Ok(())
 }
@@ -127,12 +127,14 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
-    use offramp_certs::DnsPattern;
+    use offramp_certs::acme::{KeyType, Subject};
     use offramp_observe::Log;
     use offramp_proxy::Challenges;
     use tokio::sync::mpsc;
     use tokio::task::spawn_blocking;
 
+    use super::super::Want;
+    use super::super::context::KeptCertificate;
     use super::*;
 
     /// Clients that have gone keep no place, and one that says nothing more gets its answer.
@@ -143,7 +145,9 @@ mod tests {
         let context =
             AcmeContext::new(folder.path(), Challenges::none(), Arc::default(), Log::silent(), obtained);
         let (keeper, mut prompts) = mpsc::channel(2 * AT_ONCE);
-        context.set_keepers(vec![(vec![DnsPattern::parse("a.test").unwrap()], keeper)]);
+        let subject = Subject::new(&["a.test"], KeyType::P256).unwrap();
+        let want = Want { subject, reuse_key: false, authorities: Vec::new(), on_demand: None };
+        context.set_keepers(vec![KeptCertificate { want, prompts: keeper }]);
         std::fs::create_dir_all(context.storage.path()).unwrap();
         tokio::spawn(serve(Arc::new(context)));
         let path = socket(folder.path());

@@ -7,6 +7,7 @@ use offramp_config::model::{BodyTemplate, NotifyField, NotifyFormat, NotifyKind}
 use serde_json::{Value, json};
 
 use super::tracker::{AlertKey, LineState, Notification, NotificationLine};
+use crate::visible::visible;
 
 /// The longest reason of a line, in characters.
 const REASON: usize = 300;
@@ -110,16 +111,16 @@ pub(crate) fn title(notification: &Notification<NotifyKind>, host: &str) -> Stri
         ([line], 0) => format!("{host}: {}", heading(line)),
         _ => format!("{host}: {} alerts", count(notification)),
     };
-    cut(&plain(&title), TITLE)
+    cut(&visible(&title), TITLE)
 }
 
 /// A line per alert.
 pub(crate) fn text(notification: &Notification<NotifyKind>) -> String {
     let lines = notification.lines.iter().map(|line| {
         let times = if line.times > 1 { format!(" ({} times)", line.times) } else { String::new() };
-        let says = cut(&plain(&line.says), REASON);
+        let says = cut(&visible(&line.says), REASON);
         let gap = if says.is_empty() { "" } else { ": " };
-        format!("{}{times}{gap}{says}", cut(&plain(&heading(line)), TITLE))
+        format!("{}{times}{gap}{says}", cut(&visible(&heading(line)), TITLE))
     });
     let more = (notification.more > 0).then(|| format!("and {} more", notification.more));
     lines.chain(more).collect::<Vec<_>>().join("\n")
@@ -174,11 +175,6 @@ fn heading(line: &NotificationLine<NotifyKind>) -> String {
         NotifyKind::Panic => format!("panic in {about}"),
         NotifyKind::Change => format!("change {about}"),
     }
-}
-
-/// Without control characters, which could begin another line or turn a terminal over.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 fn cut(text: &str, most: usize) -> String {

@@ -25,6 +25,7 @@ use super::outbox::{Delivery, TryOutcome};
 use super::program::{ReceiverPrograms, executable};
 use super::smtp::{self, MailLogin, MailRoute, MailText, MailTls, NotTaken};
 use super::tracker::Notification;
+use crate::visible::visible;
 
 /// The time limit of one try.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -295,7 +296,7 @@ fn verdict(status: StatusCode, headers: &HeaderMap) -> Delivery {
 /// A status and the begin of the body, without control characters.
 fn shown(status: StatusCode, body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
-    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN).collect();
+    let plain: String = visible(&text).chars().take(SHOWN).collect();
     let gap = if plain.trim().is_empty() { "" } else { ": " };
     format!("{status}{gap}{}", plain.trim())
 }

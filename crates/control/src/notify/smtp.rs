@@ -10,6 +10,8 @@ use offramp_net::process::host_name;
 use offramp_sources::web::{TlsStream, Web, connect};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
+use crate::visible::visible;
+
 /// The longest line of a reply (RFC 5321 section 4.5.3.1.5 has 512 bytes), and the most lines.
 const LINE: usize = 2048;
 const LINES: usize = 100;
@@ -102,8 +104,7 @@ impl SmtpReply {
     }
 
     fn says(&self) -> String {
-        let plain = |c: char| if c.is_control() { ' ' } else { c };
-        format!("{} {}", self.code, self.lines.join(" ").chars().map(plain).take(300).collect::<String>())
+        format!("{} {}", self.code, visible(&self.lines.join(" ")).chars().take(300).collect::<String>())
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) fn begin(start: Start) -> Result<Server, Error> {
         ledger.history(),
         &source.origin,
         services.senders.notify.registry(),
-        services.acme.orders(),
+        services.acme.desk(),
     );
     let closer = Closer::of(&view, ledger.history(), &log);
     let (program, notifier, phases) = (start.program, notifier(), RefCell::new(phases));

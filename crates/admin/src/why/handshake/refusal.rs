@@ -266,6 +266,14 @@ impl Scene<'_> {
             .advise("Have the client send the name it connects to (SNI)")
             .advise("Set no_server_name = \"default\", so that it gets the default certificate");
         };
+        if let Some(item) = super::on_demand(self.config, host) {
+            return Refusal::new(
+                format!("no certificate names {host} yet"),
+                "A certificate for it is ordered when a client asks for the name, and the handshake waits for it.",
+                place(&item.at, "certificate.on_demand"),
+            )
+            .advise(format!("offramp why no-certificate {host}"));
+        }
         let source = key_place(self.config, "tls.unknown_name");
         let refusal = Refusal::new(
             format!("no certificate names {host}"),

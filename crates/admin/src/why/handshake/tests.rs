@@ -28,6 +28,14 @@ server = "127.0.0.1:3000"
 [[route]]
 host = "sealed.example"
 passthrough = "127.0.0.1:9443"
+
+[acme.own]
+directory = "https://127.0.0.1:1/dir"
+ca = "ca.pem"
+
+[[certificate]]
+acme = "own"
+on_demand = { names = "*.later.example" }
 "#;
 
 fn config() -> Config {
@@ -103,6 +111,13 @@ fn each_refusal_names_its_key_and_remedy() {
             Cause::UnknownName,
             "tls.unknown_name, offramp.toml:4",
             "names other.example",
+        ),
+        (
+            "curl",
+            "a.later.example",
+            Cause::UnknownName,
+            "certificate.on_demand, offramp.toml:30",
+            "offramp why no-certificate a.later.example",
         ),
         ("curl", "127.0.0.1", Cause::UnknownName, "tls.no_server_name, default", "no_server_name"),
         (

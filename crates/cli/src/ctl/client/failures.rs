@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use offramp_certs::explain::stream_error;
 use offramp_config::model::ListenAddress;
+use offramp_control::visible;
 use offramp_net::process;
 use serde_json::Value;
 
@@ -140,7 +141,8 @@ fn refusal(problem: &Value, detail: &str) -> String {
     text
 }
 
-/// Replaces control characters except line feeds: the terminal may be root's.
+/// Makes lines fit for a terminal, which may be root's.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
+    let lines: Vec<String> = text.split('\n').map(visible).collect();
+    lines.join("\n")
 }
