@@ -285,7 +285,8 @@ fn a_connection_of_the_proxy_that_breaks_in_commit_doubles_nothing() {
         let (background, notices) = start(&cutter.url(), directory.path(), 1 << 20);
         cutter.arm(cut);
         give(&background, 0..1000);
-        notice(&notices, "cannot be reached");
+        // On a slow disk it has not answered for a while before the connection breaks, and that is told once.
+        notice(&notices, "does not take events");
         give(&background, 1000..2000);
         wait(&background, |figures| figures.stored == 2000);
         background.stop();
