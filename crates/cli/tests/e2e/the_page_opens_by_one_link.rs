@@ -254,11 +254,12 @@ fn chromium_opens_the_page_by_the_link() {
     fs::write(home.file("visit.cjs"), VISIT).unwrap();
     let instance =
         home.run(&CONFIGURATION.replace("respond = { body = \"hello\" }", "server = \"127.0.0.1:9\""));
-    let page = open_page(&instance.home, "60s");
     let mut node = Command::new(require("node", "nodejs"));
     node.arg("visit.cjs").arg(require("chromium", "chromium")).current_dir(instance.home.path());
-    node.arg(format!("http://{}/ui/#once={}", page.address, page.ticket));
     node.env("NODE_PATH", npm::modules("playwright-core", "1.56.1")).env("HOME", instance.home.path());
+    // A browser may take a minute to start on a busy machine, and the link is good for one: it is made last.
+    let page = open_page(&instance.home, "10m");
+    node.arg(format!("http://{}/ui/#once={}", page.address, page.ticket));
     let output = ask(node, b"", PATIENCE * 2);
     let seen: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
