@@ -233,7 +233,7 @@ impl View {
         store.map_or_else(Vec::new, |tls| tls.store.certificates().cloned().collect())
     }
 
-    /// What is known of the orders of the certificate with these names, or of those with some of them.
+    /// The orders of the certificate with these names, or of those with some of them.
     #[must_use]
     pub fn outlook(&self, names: &[String]) -> CertificateOutlook {
         self.0.orders.outlook(names)
@@ -255,7 +255,7 @@ impl View {
         }
     }
 
-    /// What is known of the orders of certificates for `name`. Reads a few small files.
+    /// The orders of certificates for `name`. Reads a few small files.
     #[must_use]
     pub fn orders(&self, name: &DnsPattern) -> NameOrders {
         self.0.orders.of(name)

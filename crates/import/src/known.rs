@@ -1,4 +1,4 @@
-//! How each directive of a language is handled: one readable table for each language, from which the lowering takes the
+//! The handling of each directive of a language: one readable table for each language, from which the lowering takes the
 //! fate of what needs no thought, and `offramp import --list` its text.
 
 use std::fmt::{self, Write as _};

@@ -1,4 +1,4 @@
-//! How the stored requests of a client ended.
+//! Outcomes of a client's stored requests.
 
 use std::collections::BTreeMap;
 

@@ -326,7 +326,7 @@ fn advise_order(answer: &mut WhyAnswer, order: &CertificateOrder, host: &str) {
     answer.advise(format!("offramp cert renew {host}"));
 }
 
-/// What the challenges of an order need.
+/// The needs of an order's challenges.
 fn advise_challenge(answer: &mut WhyAnswer, order: &CertificateOrder) {
     let mut seen = Vec::new();
     for one in order.authorities.iter().take(MOST) {

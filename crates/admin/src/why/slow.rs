@@ -1,4 +1,4 @@
-//! Where the time of stored requests went.
+//! The parts of stored requests' time.
 
 use serde_json::{Value, json};
 

@@ -18,7 +18,7 @@ use super::reach::{NameReach, reach};
 /// Names that are looked at from here at a time.
 const LOOKS: usize = 4;
 
-/// What is known of the orders for one name.
+/// The orders for one name: their past and their next attempt.
 #[derive(Clone, Debug)]
 pub struct NameOrders {
     /// The certificates of authorities that are kept, and that are for the name.
@@ -84,7 +84,7 @@ impl OrderDesk {
         Self { context: Arc::clone(context), handler: Arc::clone(handler), looks }
     }
 
-    /// What is known of the orders for `name`. Reads a few small files.
+    /// The orders for `name`. Reads a few small files.
     pub(crate) fn of(&self, name: &DnsPattern) -> NameOrders {
         let now = SystemTime::now();
         let wants = self.context.wants_of(name);
@@ -99,7 +99,7 @@ impl OrderDesk {
         NameOrders { kept, demand, is_elsewhere: !self.context.leads() }
     }
 
-    /// What is known of the orders of the certificate with these names, or of those with some of them.
+    /// The orders of the certificate with these names, or of those with some of them.
     pub(crate) fn outlook(&self, names: &[String]) -> CertificateOutlook {
         self.context.orders().outlook(names)
     }

@@ -1,4 +1,4 @@
-//! What is known of the orders of each certificate: the next one, and why the latest failed.
+//! The outlook of each certificate's orders: the next one, and why the latest failed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +57,7 @@ impl Orders {
         failing.collect()
     }
 
-    /// What is known of the certificate with these names, or else of all that have some of them and no others: clients get
+    /// The outlook of the certificate with these names, or else of all that have some of them and no others: clients get
     /// one of the local CA for these.
     pub(crate) fn outlook(&self, names: &[String]) -> CertificateOutlook {
         let outlooks = self.outlooks();

@@ -1,4 +1,4 @@
-//! What receivers need of files: URLs and tokens that are secrets, and authorities.
+//! Files of receivers: URLs and tokens that are secrets, and authorities.
 
 use std::path::Path;
 use std::time::SystemTime;

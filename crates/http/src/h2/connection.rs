@@ -80,7 +80,7 @@ pub struct Config {
     /// and only the windows of streams bound the peer: a stream that is not read does not block the others.
     pub shared_window: bool,
     /// Maximum total growth of the windows while the peer is limited by them, in bytes; 0 disables growth.
-    /// Where the connection's window is not shared, the caller is notified ([`Event::Stalled`]) and enlarges
+    /// If the connection's window is not shared, the caller is notified ([`Event::Stalled`]) and enlarges
     /// the stream's window.
     pub growth: u32,
     /// Maximum number of concurrent streams of the peer (server), or of ours before the peer's settings

@@ -9,7 +9,7 @@ use super::{Lowering, Scope};
 use crate::draft::{DraftKeys, inline, quoted};
 use crate::report::Fate;
 
-/// What Offramp answers itself.
+/// A response that Offramp makes itself.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     /// A redirect; a URL that begins with `//` has the scheme of the request.

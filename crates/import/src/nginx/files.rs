@@ -5,7 +5,7 @@ use super::{Lowering, Scope, values};
 use crate::draft::{DraftKeys, inline, list, quoted};
 use crate::report::Fate;
 
-/// What `try_files` leads to.
+/// The outcome of `try_files`.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     pub(super) keys: DraftKeys,

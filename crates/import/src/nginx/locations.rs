@@ -17,7 +17,7 @@ struct Place<'a> {
     pattern: PathPattern,
 }
 
-/// What locations that cannot be said keep from clients.
+/// Paths that untranslatable locations keep from clients.
 #[derive(Default)]
 struct Unsaid {
     /// The source of programs.
@@ -111,7 +111,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// What locations with patterns that no route has would have kept from clients.
+    /// Paths that locations with patterns without a route would have kept from clients.
     fn hidden_by_pattern(&self, places: &[Place<'a>]) -> Unsaid {
         let mut hidden = Unsaid::default();
         for Place { directive, scope, pattern } in places {

@@ -1,4 +1,4 @@
-//! What nginx says about the process: limits, logs, workers.
+//! Directives of nginx about the process: limits, logs, workers.
 
 use std::time::Duration;
 
