@@ -35,16 +35,18 @@ journalctl SYSLOG_FACILITY=16 -o json --all --no-pager
 kill $journald
 ";
 
+/// rsyslogd drops what its socket still holds when it is told to end, so its file is waited for first.
 const RSYSLOGD: &str = "
 $4 -n -f rsyslog.conf -iNONE >rsyslog.said 2>&1 &
 rsyslogd=$!
 until [ -S log ]; do kill -0 $rsyslogd; sleep 0.02; done
 . ./request.sh
+until grep -q '^local0|' $5; do kill -0 $rsyslogd; sleep 0.02; done
 kill -TERM $rsyslogd
 wait $rsyslogd
 ";
 
-/// A instance that writes to this socket.
+/// An instance that writes to this socket.
 fn instance(socket: &Path) -> Home {
     let home = Home::new();
     home.configure(&format!(
@@ -104,8 +106,9 @@ fn rsyslog_knows_priority_tag_and_process() {
     );
     fs::write(home.file("rsyslog.conf"), conf).unwrap();
     let script = RSYSLOGD.replace("[ -S log ]", &format!("[ -S {}/log ]", directory.path().display()));
-    run(Command::new("sh"), &script, &home, &[&require("rsyslogd", "rsyslog")]);
-    let out = fs::read_to_string(directory.path().join("out")).unwrap();
+    let out = directory.path().join("out");
+    run(Command::new("sh"), &script, &home, &[&require("rsyslogd", "rsyslog"), &out]);
+    let out = fs::read_to_string(out).unwrap();
     let line = out.lines().find(|line| line.starts_with("local0|")).unwrap_or_else(|| panic!("{out}"));
     let parts: Vec<&str> = line.splitn(5, '|').collect();
     assert_eq!(parts[..3], ["local0", "info", "offramp"], "{out}");

@@ -74,7 +74,7 @@ const TARGETS: [(&str, bool); 40] = [
     ("/a\u{7f}", false),
 ];
 
-/// A instance, and whom its clients trust.
+/// An instance, and whom its clients trust.
 struct Stage {
     backend: Backend,
     address: SocketAddr,
