@@ -11,7 +11,9 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, fstat, openat2, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, fstat, fstatfs, openat2, statat,
+};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 pub use links::{open_direct, resolve};
@@ -232,10 +234,13 @@ fn cold(error: Errno, wait: Wait) -> Errno {
 /// # Errors
 /// Errors of preadv2(2); [`io::ErrorKind::WouldBlock`] if it would block and `wait` forbids that.
 pub fn read(fd: impl AsFd, slots: &mut [IoSliceMut<'_>], offset: u64, wait: Wait) -> io::Result<usize> {
-    let flags = if wait == Wait::Never { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
+    let mut flags = if wait == Wait::Never { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
     loop {
         match preadv2(&fd, slots, offset, flags) {
             Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP) if flags == ReadWriteFlags::NOWAIT && is_memory(&fd) => {
+                flags = ReadWriteFlags::empty();
+            }
             // Some file systems lack RWF_NOWAIT; and Linux 5.9 and 5.10 report an end of file where there is
             // none.
             Err(Errno::OPNOTSUPP) | Ok(0) if wait == Wait::Never => {
@@ -246,12 +251,20 @@ pub fn read(fd: impl AsFd, slots: &mut [IoSliceMut<'_>], offset: u64, wait: Wait
     }
 }
 
+/// Returns true for file systems whose files are memory, of which no read waits for a device. They lack `RWF_NOWAIT`.
+fn is_memory(fd: impl AsFd) -> bool {
+    // linux/magic.h: tmpfs, ramfs.
+    const MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
+    // A magic number has 32 bits, whatever the width of the field.
+    fstatfs(fd).is_ok_and(|found| MEMORY.contains(&(found.f_type as u32)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use rustix::fs::mkfifoat;
+    use rustix::fs::{MemfdFlags, memfd_create, mkfifoat};
 
     use super::*;
 
@@ -349,5 +362,14 @@ mod tests {
         // A non-blocking read does not report the end of the file.
         let end = read(&file.fd, &mut [IoSliceMut::new(&mut one)], 10, Wait::Never).unwrap_err();
         assert_eq!(end.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_file_in_memory_is_read_without_a_wait() {
+        let memory = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        rustix::io::pwrite(&memory, b"0123456789", 0).unwrap();
+        let mut part = [0; 4];
+        assert_eq!(read(&memory, &mut [IoSliceMut::new(&mut part)], 3, Wait::Never).unwrap(), 4);
+        assert_eq!(&part, b"3456");
     }
 }

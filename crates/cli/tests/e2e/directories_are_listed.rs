@@ -222,7 +222,7 @@ fn a_list_is_made_once_for_who_asks_again_and_shows_every_change() {
         assert_eq!(answer.status(), 200);
         cpu(instance.process.id()) - before
     };
-    // The dearest of a few, each when the one before is forgotten: a machine that has other work counts in ticks.
+    // The dearest of a few, each when the one before is forgotten: a figure may be as old as a tick.
     let one = (0..3).map(|_| {
         let one = spent("1");
         std::thread::sleep(Duration::from_millis(1100));

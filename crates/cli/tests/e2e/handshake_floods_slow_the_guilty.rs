@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::time::clock_getcpuclockid;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustls::{ClientConfig, ClientConnection};
 use socket2::{Domain, Socket, Type};
 
 use crate::support::crowd::{Tls, connect, get, trusting};
+use crate::support::figures::cpu;
 use crate::support::instance::{CERTIFICATE, Home, Instance};
 
 /// What is offered.
@@ -128,13 +128,6 @@ fn knock(from: Ipv4Addr, to: SocketAddr, hello: &[u8]) -> std::io::Result<TcpStr
     Ok(stream)
 }
 
-/// CPU time of a process on all cores so far. For a thread that runs the kernel gives a figure that may be as old as
-/// the last tick: single differences are coarse, their mean is not.
-fn cpu(instance: &Instance) -> Duration {
-    let id = i32::try_from(instance.process.id()).unwrap();
-    clock_getcpuclockid(nix::unistd::Pid::from_raw(id)).unwrap().now().unwrap().into()
-}
-
 /// Paced requests on an open connection.
 struct Phase {
     /// Mean CPU time of the process between a request and its response.
@@ -149,9 +142,9 @@ impl Phase {
         let (mut work, mut times) = (Duration::ZERO, Vec::new());
         for n in 0..REQUESTS {
             thread::sleep((PACE * n).saturating_sub(begun.elapsed()));
-            let (asked, before) = (Instant::now(), cpu(instance));
+            let (asked, before) = (Instant::now(), cpu(instance.process.id()));
             assert_eq!(get(client, "/well").unwrap(), "ok");
-            work += cpu(instance) - before;
+            work += cpu(instance.process.id()) - before;
             times.push(asked.elapsed());
         }
         times.sort_unstable();
@@ -171,9 +164,9 @@ fn who_is_served_stays_served_and_who_is_new_comes_in() {
     let address = instance.address();
     take_cores(&instance);
     let mut client = connect(&config, address, "localhost").unwrap();
-    let before = cpu(&instance);
+    let before = cpu(instance.process.id());
     (0..MEASURED).for_each(|_| drop(connect(&trusting(&ca), address, "localhost").unwrap()));
-    let handshake = (cpu(&instance) - before) / MEASURED;
+    let handshake = (cpu(instance.process.id()) - before) / MEASURED;
     let quiet = Phase::of(&mut client, &instance);
     let flood = Flood::begin(address, &config);
     let begun = Instant::now();

@@ -183,7 +183,11 @@ impl WaitingFile {
                 let found = (&mut search.0).await.unwrap_or_else(|error| Err(io::Error::other(error)));
                 match (found, list) {
                     (Ok(SearchResult::Bare(stamp)), Some(key)) => {
-                        session.http.roots.lists.wait(key, stamp, client)
+                        let lists = &session.http.roots.lists;
+                        if let Some(listed) = lists.remembered(&key, stamp) {
+                            return listing_response(request, listed);
+                        }
+                        lists.wait(key, stamp, client)
                     }
                     (found, _) => {
                         let asked = FileQuery { files, wishes, path: request.normal_path() };

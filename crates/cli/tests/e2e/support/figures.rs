@@ -7,6 +7,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
+
 use crate::support::crowd::tcp;
 
 /// The samples of a metrics page, by name and labels as they are written.
@@ -97,12 +100,9 @@ pub(crate) fn delay(schedstat: &Path) -> Duration {
         .map_or(Duration::ZERO, |waited| Duration::from_nanos(waited.parse().unwrap()))
 }
 
-/// The CPU time that a process has used, user and system, with the resolution of a kernel's tick.
+/// CPU time of a process on all cores so far, user and system. For a thread that runs the kernel gives a figure that may
+/// be as old as the last tick: single differences are coarse, their mean is not.
 pub(crate) fn cpu(process: u32) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    // The name in parentheses may hold anything; fields are counted behind it (proc_pid_stat(5)).
-    let (_, fields) = stat.rsplit_once(')').unwrap();
-    let ticks: u64 =
-        fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum();
-    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+    let id = Pid::from_raw(i32::try_from(process).unwrap());
+    clock_getcpuclockid(id).unwrap().now().unwrap().into()
 }
