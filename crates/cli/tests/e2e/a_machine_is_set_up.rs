@@ -395,7 +395,8 @@ nginx -c "$HOME/nginx.conf" 2>&1
 ! setup || exit 1
 [ ! -e /etc/offramp ]
 nginx -c "$HOME/nginx.conf" -s stop
-for i in $(seq 300); do [ -e /run/nginx.pid ] || break; sleep 0.1; done
+# It removes its file before it closes port 443 (01BB).
+for i in $(seq 300); do grep -q ':01BB .* 0A ' /proc/net/tcp || break; sleep 0.1; done
 
 echo '== set up'
 setup

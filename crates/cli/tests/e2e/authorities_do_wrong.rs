@@ -117,6 +117,31 @@ fn an_authority_that_says_nothing_is_waited_for_a_minute() {
     unreachable(Fault::Silent, "no response within 60 s");
 }
 
+/// Authorities count a name that they look for while they answer the challenge as they count any other.
+#[test]
+fn a_name_that_is_looked_for_at_once_is_counted() {
+    let app = Server::start(&Listen::Ipv4, apps::echo).unwrap();
+    let home = Home::new();
+    let authority = Authority::start(&home.ca, Duration::from_secs(90 * 24 * 3600));
+    let other = "[[certificate]]\nacme = \"own\"\nnames = [\"a.test\", \"b.test\"]\n";
+    let text = format!("{}{other}", configuration(&home, &authority, &app));
+    let instance = home.run(&text);
+    for names in ["names=a.test ", "names=\"a.test b.test\""] {
+        logged(&instance, "a certificate was obtained", names);
+    }
+    authority.set_fault(Fault::Looks);
+    for _ in 0..2 {
+        let said = stderr(&renew(&instance));
+        assert_eq!(said.matches("a.test: API error: nothing is there").count(), 2, "{said}");
+    }
+    // Five for the name, whichever certificate has it.
+    let said = stderr(&renew(&instance));
+    assert_eq!(said.matches("a.test: API error: nothing is there").count(), 1, "{said}");
+    assert!(said.contains("is not asked before 20"), "{said}");
+    assert_eq!(authority.requests("/challenge/"), 5);
+    instance.stop();
+}
+
 /// A machine that boots has no network yet: three attempts follow soon, before the pauses begin that authorities want.
 #[test]
 fn a_machine_that_boots_has_its_certificate_soon() {

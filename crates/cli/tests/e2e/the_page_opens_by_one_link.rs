@@ -174,16 +174,22 @@ fn a_flood_of_another_user_takes_no_place_from_the_owner() {
     let instance = Home::new().run(CONFIGURATION);
     let page = open_page(&instance.home, "60s");
     let cookie = page.login().reading();
+    let ten = || {
+        let begun = Instant::now();
+        for _ in 0..10 {
+            assert_eq!(send(page.address, "GET /v1/status", &cookie, "").status, 200);
+        }
+        begun.elapsed()
+    };
+    let quiet = ten();
     let mut command = Command::new(require("setpriv", "util-linux"));
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(interpreter());
     command.args(["-c", SILENT_FLOOD, &page.address.ip().to_string(), &page.address.port().to_string()]);
     let flood = Process::start(command, LIFE).unwrap();
     until("the flood has begun", || flood.lines(Source::Stdout).contains(&"flood".to_owned()).then_some(()));
-    let begun = Instant::now();
-    for _ in 0..10 {
-        assert_eq!(send(page.address, "GET /v1/status", &cookie, "").status, 200);
-    }
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // A machine that has other work is slower in both.
+    let flooded = ten();
+    assert!(flooded < Duration::from_secs(10) + 20 * quiet, "{flooded:?}, and {quiet:?} without a flood");
     drop(flood);
     instance.stop();
 }

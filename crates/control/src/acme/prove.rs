@@ -76,7 +76,14 @@ async fn attempt(
     if authority.challenge == Challenge::Dns01 && !responses.records.is_empty() {
         sleep(authority.dns_wait).await;
     }
-    each_pending(order, authority, responses, Step::Tell).await?;
+    if let Err(reason) = each_pending(order, authority, responses, Step::Tell).await {
+        // An authority that looks before it answers says in the answer what it has found, and has ended the order.
+        let _ = insist!(order.refresh().await.map(|_| ()));
+        if order.state().status == OrderStatus::Invalid {
+            return Err(explain(order, responses.subject).await);
+        }
+        return Err(reason.into());
+    }
     match insist!(order.poll_ready(&PATIENCE).await) {
         // One with an error has ended too, and its authorizations say more.
         Ok(OrderStatus::Invalid) | Err(Error::Api(_)) if order.state().status == OrderStatus::Invalid => {

@@ -53,8 +53,21 @@ pub(crate) enum Fault {
     NoCertificate,
     /// Responses do not say what an order replaces, nor when to ask for advice again.
     Forgetful,
+    /// A challenge is looked at before it is answered: the answer says that nothing was found, and the order has ended.
+    Looks,
     /// Everything is issued, in an odd way.
     Odd(Oddity),
+}
+
+impl Fault {
+    /// Whether control of the name is to be proved.
+    const fn has_authorizations(self) -> bool {
+        match self {
+            Self::Looks => true,
+            Self::Odd(oddity) => oddity.has_authorizations(),
+            _ => false,
+        }
+    }
 }
 
 /// What real authorities do that RFC 8555 has otherwise, or leaves open.
@@ -413,6 +426,7 @@ fn answer(
             let mut body = challenge(index, &url);
             body["status"] = "processing".into();
             match state.lock().unwrap().fault {
+                Fault::Looks => look(&mut body),
                 Fault::Odd(Oddity::EmptyErrors) => body["error"] = json!({}),
                 Fault::Odd(Oddity::Nulls) => body["token"] = Value::Null,
                 _ => {}
@@ -483,9 +497,15 @@ fn order(state: &State, index: usize, url: &impl Fn(&str) -> String) -> Value {
         Fault::Odd(oddity) => Some(oddity),
         _ => None,
     };
-    let is_proved = odd.is_none_or(|oddity| !oddity.has_authorizations()) || was_told(state, index);
+    let is_proved = !state.fault.has_authorizations() || was_told(state, index);
+    let status = match state.fault {
+        Fault::Looks if is_proved => "invalid",
+        _ if asked.certificate.is_some() => "valid",
+        _ if is_proved => "ready",
+        _ => "pending",
+    };
     let mut body = json!({
-        "status": if asked.certificate.is_some() { "valid" } else if is_proved { "ready" } else { "pending" },
+        "status": status,
         "identifiers": asked.payload["identifiers"], "authorizations": [],
         "finalize": url(&format!("/finalize/{index}")),
     });
@@ -502,7 +522,7 @@ fn order(state: &State, index: usize, url: &impl Fn(&str) -> String) -> Value {
     } else if odd == Some(Oddity::Nulls) {
         body["certificate"] = Value::Null;
     }
-    if odd.is_some_and(Oddity::has_authorizations) {
+    if state.fault.has_authorizations() {
         body["authorizations"] = json!([url(&format!("/authorization/{index}"))]);
     }
     match odd {
@@ -524,8 +544,19 @@ fn challenge(index: usize, url: &impl Fn(&str) -> String) -> Value {
         "status": "pending" })
 }
 
+/// Nothing is found.
+fn look(challenge: &mut Value) {
+    challenge["status"] = "invalid".into();
+    challenge["error"] =
+        json!({ "type": "urn:ietf:params:acme:error:unauthorized", "detail": "nothing is there" });
+}
+
 fn authorization(state: &State, index: usize, url: &impl Fn(&str) -> String) -> Value {
-    let used = challenge(index, url);
+    let mut used = challenge(index, url);
+    let is_over = state.fault == Fault::Looks && was_told(state, index);
+    if is_over {
+        look(&mut used);
+    }
     let others = match state.fault {
         Fault::Odd(Oddity::Nulls) => {
             vec![Value::Null, json!({ "type": "dns-01", "url": null, "token": null, "status": null })]
@@ -541,7 +572,7 @@ fn authorization(state: &State, index: usize, url: &impl Fn(&str) -> String) -> 
     };
     let challenges = [others, vec![used]].concat();
     let mut body = json!({
-        "status": if was_told(state, index) { "valid" } else { "pending" },
+        "status": if is_over { "invalid" } else if was_told(state, index) { "valid" } else { "pending" },
         "identifier": state.orders[index - 1].payload["identifiers"][0],
         "challenges": challenges,
     });
