@@ -92,8 +92,8 @@ class Machine:
                        "HOME=/root"]
         return ["nsenter", "--target", self.first, *into, "--", *(environment if inside else []), *command]
 
-    def run(self, *command, inside=True, check=False, timeout=120):
-        """Runs a command; the result has what it wrote to both outputs."""
+    def run(self, *command, inside=True, check=False, timeout=600):
+        """Runs a command; the result has what it wrote to both outputs. The limit is for what hangs: dpkg waits for a slow disk."""
         done = subprocess.run(
             self.command(*command, inside=inside), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, timeout=timeout,
@@ -138,7 +138,7 @@ def must(condition, *about):
         raise Failed("\n".join(map(str, about)))
 
 
-def wait(condition, what, seconds=30):
+def wait(condition, what, seconds=120):
     """Waits until a condition holds."""
     end = time.monotonic() + seconds
     while True:
