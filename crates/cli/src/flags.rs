@@ -118,10 +118,10 @@ pub(crate) enum Command {
     Fmt(Fmt),
     /// Turn the configuration of another proxy into one of Offramp
     ///
-    /// Reads an nginx.conf with all that it includes, and prints a configuration that passes `check`, with the file and the
-    /// line that each piece came from. The report goes to standard error: every directive is taken, changed (how) or not
-    /// taken (why, and what to do). The exit code is 1 if one was not taken, unless --partial is given. Nothing else is
-    /// changed.
+    /// Reads an nginx.conf with all that it includes, a haproxy.cfg or a hitch.conf, and prints a configuration that passes
+    /// `check`, with the file and the line that each piece came from. The report goes to standard error: every directive is
+    /// taken, changed (how) or not taken (why, and what to do). The exit code is 1 if one was not taken, unless --partial is
+    /// given. Nothing else is changed.
     Import(import::ImportArguments),
     /// Print the JSON Schema of the configuration, for editors
     ///

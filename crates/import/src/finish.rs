@@ -122,6 +122,8 @@ fn empty(language: ForeignLanguage, findings: &[Finding]) -> ImportError {
         ForeignLanguage::Nginx => {
             "name the file with the servers: nginx.conf, which includes them, or one of sites-enabled"
         }
+        ForeignLanguage::Hitch => "name the file with `frontend`, `backend` and `pem-file`",
+        ForeignLanguage::Haproxy => "name the file with `frontend` and `backend`, or `listen`",
     };
     ImportError::whole(message, help)
 }

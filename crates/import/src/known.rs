@@ -3,6 +3,10 @@
 
 use std::fmt::{self, Write as _};
 
+use crate::report::Fate;
+
+mod haproxy;
+mod hitch;
 mod nginx;
 
 /// A language that is imported.
@@ -10,21 +14,34 @@ mod nginx;
 pub enum ForeignLanguage {
     /// The configuration of nginx: `http` and `stream`, with the files that it includes.
     Nginx,
+    /// The configuration of HAProxy.
+    Haproxy,
+    /// The configuration of hitch.
+    Hitch,
 }
 
 impl ForeignLanguage {
     /// All languages.
-    pub const ALL: &[ForeignLanguage] = &[ForeignLanguage::Nginx];
+    pub const ALL: &[ForeignLanguage] =
+        &[ForeignLanguage::Nginx, ForeignLanguage::Haproxy, ForeignLanguage::Hitch];
 
     /// The name on the command line.
     pub fn word(self) -> &'static str {
         match self {
             ForeignLanguage::Nginx => "nginx",
+            ForeignLanguage::Haproxy => "haproxy",
+            ForeignLanguage::Hitch => "hitch",
         }
     }
 
     /// The language of a file, by its name.
     pub fn guess(name: &str) -> Option<Self> {
+        if name.contains("haproxy") || name.ends_with(".cfg") {
+            return Some(ForeignLanguage::Haproxy);
+        }
+        if name.contains("hitch") {
+            return Some(ForeignLanguage::Hitch);
+        }
         let is_nginx = name.contains("nginx") || name.ends_with(".conf") || name.contains("sites-");
         is_nginx.then_some(ForeignLanguage::Nginx)
     }
@@ -33,6 +50,24 @@ impl ForeignLanguage {
     pub fn known(self) -> &'static [KnownDirective] {
         match self {
             ForeignLanguage::Nginx => nginx::TABLE,
+            ForeignLanguage::Haproxy => haproxy::TABLE,
+            ForeignLanguage::Hitch => hitch::TABLE,
+        }
+    }
+
+    /// The row of a name.
+    pub(crate) fn named(self, name: &str) -> Option<&'static KnownDirective> {
+        self.known().iter().find(|known| known.name == name)
+    }
+
+    /// The fate of a name that no row has.
+    pub(crate) fn unknown(self, name: &str) -> Fate {
+        let near = self.known().iter().map(|known| (strsim::jaro_winkler(name, known.name), known.name));
+        let nearest = near.max_by(|one, other| one.0.total_cmp(&other.0)).filter(|(near, _)| *near > 0.88);
+        let why = "this directive is not known";
+        match nearest {
+            Some((_, nearest)) => Fate::not(why, format!("if it is `{nearest}`, write that")),
+            None => Fate::not(why, "look for a key of the same meaning in the reference"),
         }
     }
 

@@ -29,7 +29,8 @@
 //! - [`report`]: the fate of each directive
 //! - `draft`: listeners, certificates, routes and backends with the places that they came from, and their text
 //! - `finish`: the check of the text
-//! - `nginx`: the language of nginx
+//! - `written`: values as Offramp writes them
+//! - `nginx`, `haproxy`, `hitch`: the languages
 
 pub use finish::Imported;
 pub use known::{ForeignLanguage, Handling, KnownDirective};
@@ -38,10 +39,13 @@ pub use source::{DiskFiles, FoundAt, ImportError, SourceFiles};
 
 mod draft;
 mod finish;
+mod haproxy;
+mod hitch;
 pub mod known;
 mod nginx;
 pub mod report;
 pub mod source;
+mod written;
 
 use std::path::PathBuf;
 
@@ -56,6 +60,8 @@ pub fn import(
 ) -> Result<Imported, ImportError> {
     let (draft, findings) = match language {
         ForeignLanguage::Nginx => nginx::lower(paths, files)?,
+        ForeignLanguage::Haproxy => haproxy::lower(paths, files)?,
+        ForeignLanguage::Hitch => hitch::lower(paths, files)?,
     };
     finish::finish(language, paths, draft, findings)
 }

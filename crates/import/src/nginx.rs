@@ -264,20 +264,8 @@ fn inside_of_refused(block: &[Directive], name: &str, out: &mut Vec<(usize, Find
 /// The fate of a directive that the lowering had no use for.
 fn unused(directive: &Directive, around: &str) -> Fate {
     let name = directive.name.as_str();
-    let table = ForeignLanguage::Nginx.known();
-    let Some(known) = table.iter().find(|known| known.name == name) else {
-        let near = table.iter().map(|known| (strsim::jaro_winkler(name, known.name), known.name));
-        let nearest = near.max_by(|one, other| one.0.total_cmp(&other.0)).filter(|(near, _)| *near > 0.88);
-        return match nearest {
-            Some((_, nearest)) => {
-                Fate::not("this directive is not known", format!("if it is `{nearest}`, write that"))
-            }
-            None => Fate::not(
-                "this directive is not known",
-                "look for a key of the same meaning in the reference",
-            ),
-        };
-    };
+    let language = ForeignLanguage::Nginx;
+    let Some(known) = language.named(name) else { return language.unknown(name) };
     let is_off = directive.block.is_none() && matches!(directive.argument(0), "off" | "0");
     match known.handling {
         Handling::Needless(_) => Fate::Taken,

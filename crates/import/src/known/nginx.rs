@@ -124,6 +124,7 @@ pub(super) const TABLE: &[KnownDirective] = &[
     // Routing to servers
     row("proxy_pass", Becomes("`server` or `backend`; with a path `strip_path` or `replace_path`")),
     row("grpc_pass", Becomes("`backend` with protocol = \"h2\"")),
+    row("fastcgi_temp_path", ENGINE), row("uwsgi_temp_path", ENGINE), row("scgi_temp_path", ENGINE),
     row("fastcgi_pass", FASTCGI), row("uwsgi_pass", FASTCGI), row("scgi_pass", FASTCGI), row("memcached_pass", FASTCGI),
     row("proxy_set_header", Becomes("`request_headers`; the usual X-Forwarded-* are sent by themselves")),
     row("proxy_pass_request_headers", Becomes("nothing if `on`")),

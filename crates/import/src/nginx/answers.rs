@@ -85,8 +85,9 @@ impl<'a> Lowering<'a> {
                 if let Some(media) = media {
                     self.take(media);
                 }
-                let media_type = media.map(|media| media.argument(0).to_owned());
                 let body = Some(text.to_owned()).filter(|text| !text.is_empty());
+                let usual = body.as_ref().map(|_| "text/plain".to_owned());
+                let media_type = media.map(|media| media.argument(0).to_owned()).or(usual);
                 Some(Answer::Respond { status, body, media_type })
             }
             _ => {

@@ -8,6 +8,10 @@ use super::{Lowering, Scope};
 use crate::draft::{DraftKeys, inline, list, quoted};
 use crate::report::Fate;
 
+/// The reach of a field with `always`, and of one without it.
+const ALWAYS: &str = "responses of every status get it, but not pages of errors that Offramp makes itself";
+const SUCCESSES: &str = "responses of every status get it, errors of servers too, but not pages of errors that Offramp makes itself";
+
 impl<'a> Lowering<'a> {
     /// The `request_headers` of a route to servers. `authority` is what `proxy_pass` names, which nginx sends as `Host`
     /// unless told otherwise.
@@ -121,9 +125,7 @@ impl<'a> Lowering<'a> {
                 continue;
             }
             if let Some(value) = self.checked(one, name, value) {
-                if !one.has("always") {
-                    self.note(one, Fate::changed("responses of every status get it, errors too"));
-                }
+                self.note(one, Fate::changed(if one.has("always") { ALWAYS } else { SUCCESSES }));
                 match add.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
                     Some((_, values)) => values.push(value),
                     None => add.push((name.to_owned(), vec![value])),

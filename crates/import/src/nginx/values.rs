@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::draft::quoted;
+use crate::written::escaped;
+pub(super) use crate::written::{name, toml_size, toml_time};
 
 /// A time such as `30`, `30s`, `1h30m` or `500ms`; `units` is the one of a bare number.
 pub(super) fn time(text: &str) -> Option<Duration> {
@@ -30,17 +31,6 @@ pub(super) fn time(text: &str) -> Option<Duration> {
     Some(Duration::from_millis(total))
 }
 
-/// A time in TOML.
-pub(super) fn toml_time(time: Duration) -> String {
-    let ms = time.as_millis();
-    for (unit, name) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
-        if ms != 0 && ms.is_multiple_of(unit) {
-            return quoted(&format!("{}{name}", ms / unit));
-        }
-    }
-    quoted(&format!("{ms}ms"))
-}
-
 /// A size such as `8k`, `10M` or `1g`.
 pub(super) fn size(text: &str) -> Option<u64> {
     let (digits, unit) = match text.char_indices().last()? {
@@ -50,16 +40,6 @@ pub(super) fn size(text: &str) -> Option<u64> {
         _ => (text, 1),
     };
     digits.parse::<u64>().ok()?.checked_mul(unit)
-}
-
-/// A size in TOML.
-pub(super) fn toml_size(size: u64) -> String {
-    for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
-        if size != 0 && size.is_multiple_of(unit) {
-            return quoted(&format!("{}{name}", size / unit));
-        }
-    }
-    quoted(&format!("{size}B"))
 }
 
 /// A part of a text.
@@ -115,29 +95,6 @@ pub(super) fn template(text: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// Braces that could be a variable, doubled.
-fn escaped(text: &str) -> String {
-    let letters: Vec<char> = text.chars().collect();
-    let mut out = String::new();
-    let mut open = false;
-    for (at, letter) in letters.iter().enumerate() {
-        match letter {
-            '{' if letters.get(at + 1).is_some_and(char::is_ascii_alphabetic) => {
-                let end = letters[at..].iter().position(|letter| *letter == '}');
-                let is_name = |letter: &char| letter.is_ascii_alphanumeric() || "_.-".contains(*letter);
-                open = end.is_some_and(|end| letters[at + 1..at + end].iter().all(is_name));
-                out.push_str(if open { "{{" } else { "{" });
-            }
-            '}' if open => {
-                open = false;
-                out.push_str("}}");
-            }
-            letter => out.push(*letter),
-        }
-    }
-    out
-}
-
 fn variable(name: &str) -> Option<&'static str> {
     Some(match name {
         "remote_addr" | "realip_remote_addr" => "{client}",
@@ -158,17 +115,6 @@ fn variable(name: &str) -> Option<&'static str> {
         "ssl_client_serial" => "{client_cert.serial}",
         _ => return None,
     })
-}
-
-/// The letters of a name for a backend or a listener.
-pub(super) fn name(text: &str) -> String {
-    let letter = |letter: char| match letter {
-        letter if letter.is_ascii_alphanumeric() || letter == '_' || letter == '-' => letter,
-        _ => '-',
-    };
-    let name: String = text.chars().map(letter).take(50).collect();
-    let name = name.trim_matches('-');
-    if name.is_empty() { "backend".to_owned() } else { name.to_owned() }
 }
 
 #[cfg(test)]

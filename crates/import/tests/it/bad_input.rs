@@ -111,6 +111,64 @@ fn a_rule_that_cannot_be_said_closes_its_route() {
     }
 }
 
+/// Imports one file of another language.
+fn alone(language: ForeignLanguage, text: &str) -> Result<Imported, ImportError> {
+    let path = PathBuf::from("/etc/other.cfg");
+    let files = BTreeMap::from([(path.clone(), text.as_bytes().to_vec())]);
+    import(language, &[path], &files)
+}
+
+#[test]
+fn mistakes_of_other_languages_have_their_place() {
+    use ForeignLanguage::{Haproxy, Hitch};
+    for (language, text, at, message) in [
+        (Haproxy, "bind :80\n", "1:1", "`bind` stands before any section"),
+        (Haproxy, "frontend a\n  bind \":80\n", "2:8", "a quote that is not closed"),
+        (Hitch, "frontend = {\n host = \"*\"\n", "1:12", "a block without its `}`"),
+        (Hitch, "backend\n", "1:1", "`backend` has no value"),
+        (Hitch, "= x\n", "1:1", "no name of a setting"),
+        (Hitch, "pem-file = \"x\n", "1:12", "a quote that is not closed"),
+    ] {
+        let error = alone(language, text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("/etc/other.cfg:{at}: ")), "{text}\n{error}");
+        assert!(error.contains(message), "{text}\n{error}");
+    }
+    for language in [Haproxy, Hitch] {
+        let error = alone(language, "").unwrap_err().to_string();
+        assert!(error.contains("nothing that clients could reach"), "{error}");
+    }
+}
+
+#[test]
+fn a_rule_of_haproxy_that_cannot_be_said_closes_its_route() {
+    for rule in [
+        "http-request deny if { req.hdr(X-Token) -m found }",
+        "http-request deny unless { src -f /etc/haproxy/office.lst }",
+        "http-request auth unless { http_auth(people) }",
+        "http-request return status 403 if !{ req.hdr(X-Token) -m found }",
+        "http-request deny if { src 10.0.0.0/8 } { req.hdr(X) -m found }",
+        "http-request deny if !{ src 10.0.0.0/8 } || !{ src 10.1.0.0/16 }",
+        "http-request deny unless { ssl_c_used }",
+        "block if { path_reg ^/a }",
+    ] {
+        let text = format!("defaults\n mode http\nlisten a\n bind :80\n {rule}\n server s 10.0.0.1:80\n");
+        let imported = alone(ForeignLanguage::Haproxy, &text).unwrap();
+        assert!(imported.toml.contains("respond = { status = 403 }"), "{rule}\n{}", imported.toml);
+        assert!(!imported.toml.contains("backend = "), "{rule}\n{}", imported.toml);
+        let is_shown = imported.report.findings.iter().any(|one| matches!(one.fate, Fate::NotTaken { .. }));
+        assert!(is_shown || !rule.contains("hdr"), "{rule}\n{}", imported.report.text(true));
+    }
+}
+
+#[test]
+fn secrets_of_haproxy_are_in_no_report() {
+    let text = "defaults\n mode http\nuserlist u\n user a insecure-password hunter2\n user b password hunter2\n\
+                listen a\n bind :80\n stats auth admin:hunter2\n http-request add-header Authorization hunter2\n\
+                 http-request set-header X-Token hunter2 if { path_reg a }\n server s 10.0.0.1:80\n";
+    let imported = alone(ForeignLanguage::Haproxy, text).unwrap();
+    assert!(!imported.report.text(true).contains("hunter2"), "{}", imported.report.text(true));
+}
+
 #[test]
 fn each_directive_is_reported_once() {
     let text = b"events {} http { map $a $b { default 1; } server { listen 80; location / { if ($x) { set $y 1; } return 204; } } }";

@@ -8,7 +8,11 @@ use offramp_config::{Environment, parse};
 use offramp_import::{Fate, ForeignLanguage, import};
 
 /// The languages with their first file.
-const LANGUAGES: &[(ForeignLanguage, &str, usize)] = &[(ForeignLanguage::Nginx, "/etc/nginx/nginx.conf", 40)];
+const LANGUAGES: &[(ForeignLanguage, &str, usize)] = &[
+    (ForeignLanguage::Nginx, "/etc/nginx/nginx.conf", 40),
+    (ForeignLanguage::Haproxy, "/etc/haproxy/haproxy.cfg", 25),
+    (ForeignLanguage::Hitch, "/etc/hitch/hitch.conf", 10),
+];
 
 #[test]
 fn each_case_has_its_result_and_its_report() {

@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 use offramp_import::{ForeignLanguage, import};
 
 /// The languages with their pages and the name of the file that a page shows.
-const PAGES: &[(ForeignLanguage, &str, &str)] =
-    &[(ForeignLanguage::Nginx, "docs/how-to/move/nginx.md", "/etc/nginx/nginx.conf")];
+const PAGES: &[(ForeignLanguage, &str, &str)] = &[
+    (ForeignLanguage::Nginx, "docs/how-to/move/nginx.md", "/etc/nginx/nginx.conf"),
+    (ForeignLanguage::Haproxy, "docs/how-to/move/haproxy.md", "/etc/haproxy/haproxy.cfg"),
+    (ForeignLanguage::Hitch, "docs/how-to/move/hitch.md", "/etc/hitch/hitch.conf"),
+];
 
 #[test]
 fn pages_show_what_comes_out() {
     for (language, page, file) in PAGES {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
         let text = std::fs::read_to_string(&path).unwrap();
-        let before = block(&text, "```nginx\n").to_owned();
+        let before = block(&text, &format!("```{}\n", language.word())).to_owned();
         let files = BTreeMap::from([(PathBuf::from(file), before.into_bytes())]);
         let imported = import(*language, &[PathBuf::from(file)], &files).unwrap();
         let report = imported.report.text(false);
