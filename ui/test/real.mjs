@@ -217,13 +217,30 @@ test('a site is added by four fields', async () => {
         await page.getByText('Nothing is edited.').waitFor();
     });
     assert.equal(await visit('/', { host: 'site.example' }), 200, 'the site is there');
+});
+
+test('a return to an earlier version is taken back or kept', async () => {
+    const isThere = async () => (await visit('/', { host: 'site.example' })) === 200;
     await onOfframp('#/configuration/history', async (page) => {
-        await page.getByRole('button', { name: 'Go back to version 1…' }).click();
-        await page.getByRole('dialog').getByText('route site.example: removed').waitFor();
-        await page.getByRole('dialog').getByRole('button', { name: 'Go back' }).click();
-        await page.getByText(/as version 1 was/).waitFor();
-        await page.getByRole('button', { name: 'Keep' }).click();
-        await page.getByRole('button', { name: 'Keep' }).waitFor({ state: 'detached' });
+        const waiting = page.getByRole('region', { name: 'A change waits for you' });
+        const goBack = async () => {
+            await page.getByRole('button', { name: 'Go back to version 1…' }).click();
+            const question = page.getByRole('dialog', { name: 'Go back to version 1?' });
+            await question.getByText('route site.example: removed').waitFor();
+            assert.ok(await isThere(), 'a question changes nothing');
+            await question.getByRole('button', { name: 'Go back' }).click();
+            await page.getByText(/as version 1 was, and is taken back unless you keep it/).waitFor();
+            await waiting.getByText(/\d+ seconds/).waitFor();
+            assert.ok(!(await isThere()), 'the site is gone');
+        };
+        await goBack();
+        await waiting.getByRole('button', { name: 'Go back' }).click();
+        await waiting.waitFor({ state: 'detached' });
+        assert.ok(await isThere(), 'the return was taken back');
+        await goBack();
+        await waiting.getByRole('button', { name: 'Keep' }).click();
+        await waiting.waitFor({ state: 'detached' });
+        assert.ok(!(await isThere()), 'the return was kept');
     });
 });
 
