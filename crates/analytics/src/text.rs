@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use offramp_observe::turns_text;
+
 /// The maximum length of a text in bytes, after which [`CUT`] is appended. Long enough for real URLs, and
 /// short enough that a flood of made-up queries cannot fill a disk quickly.
 pub(crate) const LONGEST: usize = 2048;
@@ -49,8 +51,7 @@ pub(crate) fn clean(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 fn is_harmful(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control() || turns_text(c)
 }
 
 fn escape(text: &mut String, byte: u8) {

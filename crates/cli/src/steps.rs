@@ -75,7 +75,7 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
 
 /// A text for one line of a terminal or a comment of a script: what could end the line, or drive the terminal, is escaped.
 pub(crate) fn one_line(text: &str) -> String {
-    let is_harmful = |c: char| c.is_control() || offramp_control::turns_text(c);
+    let is_harmful = |c: char| c.is_control() || offramp_observe::turns_text(c);
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
         if is_harmful(c) {
             out.extend(c.escape_default());

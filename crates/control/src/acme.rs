@@ -4,6 +4,7 @@
 mod advice;
 mod ask;
 mod attempt;
+mod caa_lookup;
 mod claims;
 mod context;
 mod demand;
@@ -38,6 +39,7 @@ use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver, channel, unbounded_
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::sleep;
 
+pub use caa_lookup::CaaFinding;
 use context::{AcmeContext, KeptCertificate};
 use demand::DemandHandler;
 pub(crate) use demand::{Fresh, Rule};
@@ -46,7 +48,7 @@ pub use desk::{AuthorityOrder, CertificateOrder, DemandOrder, NameOrders};
 use keeper::Prompt;
 pub(crate) use outlook::Orders;
 pub use outlook::{CertificateOutlook, FailedOrder};
-pub use reach::{CaaFinding, NameReach, ReachedAddress};
+pub use reach::{NameReach, ReachedAddress};
 pub use requests::socket as control_socket;
 pub use standalone::{Issued, OneOrder, order_once};
 

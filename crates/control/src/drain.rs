@@ -56,7 +56,7 @@ pub(crate) async fn drain(mut running: Running, queue: &mut RequestQueue, cause:
     let exit = Exit { cut, hurried: drained.hurried, panicked };
     let end = [("connections_cut", cut.into()), ("hurried", exit.hurried.into())];
     running.notices().note(NoticeKind::Stop, "ended", &end);
-    running.services.senders.notify.registry().deliver_rest(LAST_MESSAGES).await;
+    running.services.senders.notify.registry().deliver_rest(LAST_MESSAGES, &running.log).await;
     // Watchers learn of the end.
     running.services.admin.stop();
     running.services.admin.join();

@@ -89,7 +89,6 @@ mod supervisor;
 mod transact;
 mod upgrade;
 mod view;
-mod visible;
 mod warnings;
 
 pub use acme::{
@@ -117,4 +116,3 @@ pub use services::Carried;
 pub use stopping::Stopping;
 pub use upgrade::{Heir, Upgraded};
 pub use view::{BackendView, CheckView, InForce, ServerView, View};
-pub use visible::{turns_text, visible};

@@ -112,6 +112,7 @@ impl Services {
         let Beginning { config, opened, streams, log, shared, demanded, spans, .. } = beginning;
         let Beginning { orders, registry, fetches, tickets, workers, .. } = beginning;
         let open_as = OpenAs::of(config);
+        registry.keep_in(&config.process.state_dir);
         Self {
             log: ProgramLog::open(log.clone(), opened, streams.journal, open_as),
             access_log: EventOutput::open(config.into(), streams.terminals, log.clone(), open_as),

@@ -81,6 +81,7 @@
 //! - [`log`]: the program's own log, and the latest notices of process-wide events
 //! - [`panics`]: bugs of Offramp itself: counted, logged once per place, and the restart after one
 //! - [`timestamp`]: points in time as text
+//! - [`fn@visible`]: text of peers, fit for terminals and messages
 
 pub mod clients;
 pub mod counters;
@@ -106,6 +107,7 @@ pub mod sink;
 pub mod sketch;
 pub mod timestamp;
 pub mod tls_mix;
+mod visible;
 
 pub use clients::{ClientSettings, KnownClients};
 pub use counters::{Counters, WorkerCounters};
@@ -123,3 +125,4 @@ pub use panics::Panics;
 pub use prometheus::ExpositionFormat;
 pub use ring::{EventMonitor, EventSender, SendOutcome};
 pub use sink::{Output, Rotation, Sink, SyslogTarget};
+pub use visible::{turns_text, visible};

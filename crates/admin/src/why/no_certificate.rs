@@ -12,8 +12,8 @@ use offramp_config::model::{
 };
 use offramp_control::{
     CertificateOrder, DemandOrder, DemandOutcome, DemandRefusal, DemandStanding, NameOrders, NameReach,
-    visible,
 };
+use offramp_observe::visible;
 
 use super::{MOST, WhyAnswer, routing};
 use evidence::{date, moment};

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use offramp_control::turns_text;
+use offramp_observe::turns_text;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// Maximum number of characters that are kept of a text. No screen shows more.

@@ -204,3 +204,51 @@ fn an_upgrade_tells_nothing_twice() {
     assert_eq!(event(&second), ["server", "ends", &about], "{:?}", hook.requests());
     upgraded.stop();
 }
+
+/// Messages that receivers do not take for now, one by its answer and one by its silence, are told by the new process.
+#[test]
+fn an_upgrade_leaves_messages_that_are_tried_again_to_the_new_process() {
+    let (app, busy, silent) = (Site::start(200), Site::start(503), Site::start(SILENT));
+    let to =
+        |name: &str, site: &Site| receiver(name, &format!("http://{}/", site.address), "on = [\"server\"]\n");
+    let upgraded = Upgraded::of(Home::new().run(&format!(
+        "{PLAIN}{}{}{}[metrics]\naddress = \"127.0.0.1:0\"\n",
+        backend(app.address),
+        to("busy", &busy),
+        to("silent", &silent)
+    )));
+    let instance = &upgraded.instance;
+    app.answers(503);
+    let (of_busy, of_silent) = (busy.request(instance, 0), silent.request(instance, 0));
+    instance.until("a failed try", || {
+        let lines = upgraded.logged("cannot send notifications");
+        lines.iter().any(|line| line.contains("busy")).then_some(())
+    });
+    upgraded.upgrade();
+    busy.answers(200);
+    silent.answers(200);
+    // The old process ends when its try has got no answer, and not before.
+    upgraded.until_others_ended();
+    let sent = |count: f64| {
+        instance.until("messages that were sent", || {
+            let page = Page::scrape(instance.metrics());
+            let of =
+                |name| page.get(&format!("offramp_notifications_total{{name=\"{name}\",result=\"sent\"}}"));
+            (of("busy") == count && of("silent") == count).then_some(())
+        });
+    };
+    sent(1.0);
+    for (site, first) in [(&busy, of_busy), (&silent, of_silent)] {
+        let all = site.requests();
+        assert!(all.len() > 1 && all.iter().all(|told| told.body == first.body), "{all:?}");
+    }
+    app.answers(200);
+    sent(2.0);
+    let about = format!("app {}", app.address);
+    for site in [&busy, &silent] {
+        assert_eq!(event(site.requests().last().unwrap()), ["server", "ends", &about]);
+    }
+    let left = fs::read_dir(instance.home.file("state/notify")).unwrap().count();
+    assert_eq!(left, 0, "a message would be told again");
+    upgraded.stop();
+}

@@ -72,7 +72,9 @@ async fn over_udp(
     Ok(None)
 }
 
-async fn over_tcp(server: SocketAddr, message: &[u8]) -> std::io::Result<Vec<u8>> {
+/// Sends a message over a connection, and reads the answer (RFC 7766 §8). The caller bounds the time; the length bounds the
+/// size.
+pub(super) async fn over_tcp(server: SocketAddr, message: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(server).await?;
     // A message is far smaller than 64 KiB.
     let length = u16::try_from(message.len()).unwrap_or(u16::MAX);

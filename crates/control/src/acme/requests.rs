@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use offramp_observe::visible;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -17,7 +18,6 @@ use tokio::time::{sleep, timeout};
 
 use super::context::AcmeContext;
 use super::keeper::Prompt;
-use crate::visible::visible;
 
 /// Requests at a time.
 const AT_ONCE: usize = 4;

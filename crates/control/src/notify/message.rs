@@ -3,16 +3,20 @@
 //! Names come from clients, servers and authorities: each form escapes them, so that none becomes markup, a mention of
 //! everybody, or another field.
 
+use std::borrow::Cow;
+
 use offramp_config::model::{BodyTemplate, NotifyField, NotifyFormat, NotifyKind};
+use offramp_observe::visible;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::tracker::{AlertKey, LineState, Notification, NotificationLine};
-use crate::visible::visible;
 
 /// The longest reason of a line, in characters.
 const REASON: usize = 300;
 /// The longest title, in characters: a phone shows less.
 const TITLE: usize = 200;
+const JSON: &str = "application/json";
 
 /// The circumstances of a message.
 #[derive(Clone, Copy, Debug)]
@@ -24,11 +28,11 @@ pub(crate) struct MessageOrigin<'a> {
 }
 
 /// A request to a URL, but for its address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NotifyRequest {
-    pub(crate) content_type: &'static str,
+    pub(crate) content_type: Cow<'static, str>,
     /// Further fields; their values are visible ASCII.
-    pub(crate) fields: Vec<(&'static str, String)>,
+    pub(crate) fields: Vec<(Cow<'static, str>, String)>,
     pub(crate) body: String,
 }
 
@@ -39,22 +43,19 @@ pub(crate) fn request(
     origin: MessageOrigin<'_>,
 ) -> NotifyRequest {
     let (title, text) = (title(notification, origin.host), text(notification));
-    let json = |body: Value| NotifyRequest {
-        content_type: "application/json",
-        fields: Vec::new(),
-        body: body.to_string(),
-    };
+    let json =
+        |body: Value| NotifyRequest { content_type: JSON.into(), fields: Vec::new(), body: body.to_string() };
     match format {
         NotifyFormat::Json => json(document(notification, origin)),
         NotifyFormat::Ntfy => {
             let is_over = notification.lines.iter().all(|line| line.state == LineState::Ends);
             let (priority, tags) = if is_over { ("3", "white_check_mark") } else { ("4", "warning") };
             NotifyRequest {
-                content_type: "text/plain; charset=utf-8",
+                content_type: "text/plain; charset=utf-8".into(),
                 fields: vec![
-                    ("title", header_text(&title)),
-                    ("priority", priority.to_owned()),
-                    ("tags", tags.to_owned()),
+                    ("title".into(), header_text(&title)),
+                    ("priority".into(), priority.to_owned()),
+                    ("tags".into(), tags.to_owned()),
                 ],
                 body: text,
             }
@@ -88,7 +89,7 @@ pub(crate) fn templated(
         NotifyField::State => first.map_or("", |line| word(line.state)).to_owned(),
         NotifyField::Count => count(notification).to_string(),
     });
-    NotifyRequest { content_type: "application/json", fields: Vec::new(), body }
+    NotifyRequest { content_type: JSON.into(), fields: Vec::new(), body }
 }
 
 /// Every detail: the body of `json`, and the standard input of programs.

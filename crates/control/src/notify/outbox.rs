@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Messages that wait; a further one drops the oldest, whose news is the stalest.
-const WAITING: usize = 100;
+pub(super) const WAITING: usize = 100;
 /// The wait after the first failure; each further one doubles it.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
 /// The longest wait between two tries.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 /// The age at which a message is given up.
-const OLDEST: Duration = Duration::from_secs(3600);
+pub(super) const OLDEST: Duration = Duration::from_secs(3600);
 
 /// The outcome of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,26 @@ impl<M: Clone> Outbox<M> {
         }
         self.numbers += 1;
         self.waiting.push_back(Waiting { number: self.numbers, since: now, message });
+    }
+
+    /// Adds a message that has waited elsewhere since `since`, in its place by age. None may be under way.
+    pub(crate) fn restore(&mut self, message: M, since: Instant) {
+        if self.waiting.len() == WAITING {
+            self.waiting.pop_front();
+            self.tally.dropped += 1;
+        }
+        self.numbers += 1;
+        let at = self.waiting.partition_point(|one| one.since <= since);
+        self.waiting.insert(at, Waiting { number: self.numbers, since, message });
+    }
+
+    /// Takes out all messages but the one of this number, the oldest first, each with its age.
+    pub(crate) fn take_all_but(&mut self, under_way: Option<u64>, now: Instant) -> Vec<(Duration, M)> {
+        let is_under_way = |one: &Waiting<M>| Some(one.number) == under_way;
+        let (kept, taken) = std::mem::take(&mut self.waiting).into_iter().partition(is_under_way);
+        self.waiting = kept;
+        let taken: VecDeque<Waiting<M>> = taken;
+        taken.into_iter().map(|one| (now.saturating_duration_since(one.since), one.message)).collect()
     }
 
     /// The time at which a message may be tried; nothing while none waits.
@@ -203,6 +223,32 @@ mod tests {
             outbox.settle(number, Delivery::Later { wait: Some(seconds(asked)) }, now);
             assert_eq!(outbox.next(), Some(now + seconds(expected)));
         }
+    }
+
+    #[test]
+    fn messages_go_from_one_outbox_to_another_by_age() {
+        let now = Instant::now();
+        let (mut before, mut after) = (Outbox::new(), Outbox::new());
+        for (message, at) in [("a", 0), ("b", 10), ("c", 20)] {
+            before.push(message, now + seconds(at));
+        }
+        let later = now + seconds(30);
+        let (number, _) = before.ready(later).unwrap();
+        let taken = before.take_all_but(Some(number), later);
+        assert_eq!(taken, [(seconds(20), "b"), (seconds(10), "c")]);
+        before.settle(number, Delivery::Taken, later);
+        assert_eq!((before.next(), before.tally().sent), (None, 1));
+        after.push("d", now + seconds(15));
+        for (age, message) in taken {
+            after.restore(message, later.checked_sub(age).unwrap());
+        }
+        let mut told = Vec::new();
+        while let Some((number, message)) = after.ready(later) {
+            told.push(message);
+            after.settle(number, Delivery::Taken, later);
+        }
+        assert_eq!(told, ["b", "d", "c"]);
+        assert_eq!(after.take_all_but(None, later), []);
     }
 
     #[test]

@@ -13,8 +13,10 @@ use offramp_config::model::{
 };
 use offramp_net::process::host_name;
 use offramp_observe::timestamp::rfc3339_micros;
+use offramp_observe::visible;
 use offramp_process::Finding;
 use offramp_sources::web::{Near, Unanswered, Web, exchange_plain};
+use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::files::{anchors, authorization, gather, secret, url_of};
@@ -25,12 +27,11 @@ use super::outbox::{Delivery, TryOutcome};
 use super::program::{ReceiverPrograms, executable};
 use super::smtp::{self, MailLogin, MailRoute, MailText, MailTls, NotTaken};
 use super::tracker::Notification;
-use crate::visible::visible;
 
 /// The time limit of one try.
 const LIMIT: Duration = Duration::from_secs(10);
 /// The same for mail: servers hold up strangers before they greet them.
-const MAIL_LIMIT: Duration = Duration::from_secs(60);
+pub(super) const MAIL_LIMIT: Duration = Duration::from_secs(60);
 /// The most bytes of an answer that are read.
 const ANSWER: usize = 64 << 10;
 /// The most characters of an answer that are shown.
@@ -75,7 +76,7 @@ impl PartialEq for Receiver {
 }
 
 /// A message, as each try sends it.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Envelope {
     /// A request, and the identity of the message, the same in each try.
     Webhook(NotifyRequest, String),
@@ -245,10 +246,10 @@ impl Receiver {
         let mut request = Request::builder()
             .method(method)
             .uri(url)
-            .header(CONTENT_TYPE, *content_type)
+            .header(CONTENT_TYPE, &**content_type)
             .header(USER_AGENT, concat!("offramp/", env!("CARGO_PKG_VERSION")));
         for (name, value) in fields {
-            request = request.header(*name, value);
+            request = request.header(&**name, value);
         }
         if let Some(authorization) = authorization {
             request = request.header(AUTHORIZATION, authorization);

@@ -1,23 +1,20 @@
 //! All receivers, as the service, the metrics and the admin interface share them.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use offramp_config::model::NotifyKind;
 use offramp_observe::{Log, Sampled, names};
 use offramp_process::Helper;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::conditions::{Conditions, NotifySources};
-use super::outbox::{Delivery, DeliveryTally, Outbox, TryOutcome};
-use super::program::ReceiverPrograms;
-use super::receiver::{Envelope, Receiver, TrialOutcome};
-use super::tracker::{AlertKey, AlertTimes, AlertTracker, CarriedAlert};
+use super::delivering::{Delivering, DeliveryResources, DeliveryState, UpgradePart};
+use super::outbox::DeliveryTally;
+use super::receiver::{MAIL_LIMIT, Receiver, TrialOutcome};
+use super::tracker::{AlertKey, CarriedAlert};
 
-/// The longest time between two looks.
-const LOOK: Duration = Duration::from_secs(2);
 /// Between two looks for untried messages at the end.
 const REST: Duration = Duration::from_millis(10);
 
@@ -27,20 +24,7 @@ pub(crate) struct NotifyRegistry {
     following: Mutex<Vec<Arc<Delivering>>>,
     /// The receivers of the process before.
     known: Mutex<Vec<KnownReceiver>>,
-    part: Arc<Mutex<UpgradePart>>,
-    programs: Arc<ReceiverPrograms>,
-}
-
-/// The part of this process while another one takes over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum UpgradePart {
-    /// It looks and tells.
-    #[default]
-    Teller,
-    /// It looks, and tells no more than it has told: the other process was given the rest.
-    Giver,
-    /// The other process looks and tells.
-    Left,
+    shared: DeliveryResources,
 }
 
 /// A receiver of notifications, and the fates of its messages.
@@ -121,7 +105,7 @@ impl KnownReceiver {
 impl NotifyRegistry {
     /// Has the helper start the programs of receivers in the place of this process.
     pub(crate) fn helped_by(&self, helper: Option<Arc<Helper>>) {
-        self.programs.helped_by(helper);
+        self.shared.programs.helped_by(helper);
     }
 
     /// Has these receivers reported, and no others. One that keeps its name keeps what it knows and what waits for it; of one
@@ -145,14 +129,7 @@ impl NotifyRegistry {
     }
 
     fn delivering(&self, receiver: Receiver, state: Arc<Mutex<DeliveryState>>) -> Delivering {
-        let (part, programs) = (Arc::clone(&self.part), Arc::clone(&self.programs));
-        let this = Delivering { receiver, state, part, programs, woken: Notify::new() };
-        let config = &this.receiver.config;
-        let mut state = this.state();
-        state.tracker.set_times(AlertTimes { group: config.group, rest: config.rest });
-        state.tracker.keep_kinds(|kind| config.on.contains(&kind));
-        drop(state);
-        this
+        Delivering::new(receiver, state, self.shared.clone())
     }
 
     /// The alerts that the process before has reported to a receiver.
@@ -166,9 +143,19 @@ impl NotifyRegistry {
     /// The knowledge of the receivers, for the process that takes the place of this one. Nothing new is told from now on,
     /// until this process [goes on](Self::go_on) or [leaves](Self::leave).
     pub(crate) fn give(&self) -> Vec<KnownReceiver> {
-        self.set_part(UpgradePart::Giver);
+        self.shared.set_part(UpgradePart::Giver);
         let now = Instant::now();
         self.all().iter().map(|one| KnownReceiver::of(one, now)).collect()
+    }
+
+    /// Has messages that are left to another process kept below this state directory.
+    pub(crate) fn keep_in(&self, state_dir: &Path) {
+        self.shared.left.keep_in(state_dir);
+    }
+
+    /// Expects messages that the process before leaves.
+    pub(crate) fn inherit(&self) {
+        self.shared.left.expect(Instant::now());
     }
 
     /// Takes over what the receivers know from the process before.
@@ -178,31 +165,37 @@ impl NotifyRegistry {
 
     /// Goes on after an upgrade that failed.
     pub(crate) fn go_on(&self) {
-        self.set_part(UpgradePart::Teller);
+        self.shared.set_part(UpgradePart::Teller);
     }
 
-    /// Has nothing more reported but what waits already, and what the other process was not given: it looks from now on.
-    pub(crate) fn leave(&self) {
-        self.set_part(UpgradePart::Left);
+    /// Has nothing more reported but what waits already, and what the other process was not given: it looks from now on. What a
+    /// receiver has not taken is left to it.
+    pub(crate) fn leave(&self, log: &Log) {
+        self.shared.set_part(UpgradePart::Left);
         for one in self.all().iter() {
             one.tell_rest();
+            if one.state().is_failing {
+                one.leave_messages(log);
+            }
         }
     }
 
-    /// Waits for messages that wait for their first try, for so long at most.
-    pub(crate) async fn deliver_rest(&self, limit: Duration) {
-        let untried = || self.all().iter().any(|one| one.has_untried());
+    /// Waits for messages that wait for their first try, for so long at most. After an upgrade it waits for each try that is
+    /// under way, and the rest is left to the other process.
+    pub(crate) async fn deliver_rest(&self, limit: Duration, log: &Log) {
+        let has_left = self.shared.part() == UpgradePart::Left;
+        let is_waited_for = |one: &Delivering| one.has_untried() || (has_left && one.is_under_way());
         let wait = async {
-            while untried() {
+            while self.all().iter().any(|one| is_waited_for(one)) {
                 sleep(REST).await;
             }
         };
-        // What was not delivered is lost with the process.
+        // A try has a limit of its own.
+        let limit = if has_left { MAIL_LIMIT } else { limit };
         let _ = timeout(limit, wait).await;
-    }
-
-    fn set_part(&self, part: UpgradePart) {
-        *self.part.lock().unwrap_or_else(PoisonError::into_inner) = part;
+        if has_left {
+            self.all().iter().for_each(|one| one.leave_messages(log));
+        }
     }
 
     /// The receivers, with the fates of their messages.
@@ -240,7 +233,7 @@ impl NotifyRegistry {
             let all = self.all();
             all.iter().find(|one| one.receiver.config.name.as_str() == name)?.receiver.clone()
         };
-        Some(receiver.try_out(&self.programs).await)
+        Some(receiver.try_out(&self.shared.programs).await)
     }
 
     /// The fates of messages.
@@ -261,132 +254,5 @@ impl NotifyRegistry {
     fn all(&self) -> MutexGuard<'_, Vec<Arc<Delivering>>> {
         // Nothing panics with the lock held.
         self.following.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A receiver, and what it knows.
-pub(crate) struct Delivering {
-    pub(crate) receiver: Receiver,
-    state: Arc<Mutex<DeliveryState>>,
-    part: Arc<Mutex<UpgradePart>>,
-    programs: Arc<ReceiverPrograms>,
-    /// Told of a message that does not wait for the next look.
-    woken: Notify,
-}
-
-struct DeliveryState {
-    tracker: AlertTracker<NotifyKind>,
-    outbox: Outbox<Arc<Envelope>>,
-    conditions: Option<Conditions>,
-    /// Set while the receiver does not take messages.
-    is_failing: bool,
-    /// The dropped messages that the log has reported of.
-    dropped: u64,
-}
-
-impl DeliveryState {
-    /// Of a receiver that knows this.
-    fn new(carried: Vec<CarriedAlert<NotifyKind>>) -> Self {
-        let mut tracker = AlertTracker::new(AlertTimes { group: Duration::ZERO, rest: Duration::ZERO });
-        tracker.resume(carried, Instant::now());
-        Self { tracker, outbox: Outbox::new(), conditions: None, is_failing: false, dropped: 0 }
-    }
-}
-
-/// A message to try, with its number in the outbox.
-struct DueMessage {
-    number: u64,
-    envelope: Arc<Envelope>,
-}
-
-impl Delivering {
-    /// Looks and sends, until it is dropped.
-    pub(crate) async fn run(self: Arc<Self>, sources: NotifySources, log: Log) {
-        loop {
-            let now = Instant::now();
-            match self.look(&sources, now) {
-                Some(due) => {
-                    let outcome = self.receiver.send(&due.envelope, &self.programs).await;
-                    self.settle(due.number, &outcome, &log);
-                }
-                None => drop(timeout(self.rest(now), self.woken.notified()).await),
-            }
-        }
-    }
-
-    /// Looks at the conditions; gives the message that is to be tried now.
-    fn look(&self, sources: &NotifySources, now: Instant) -> Option<DueMessage> {
-        let needs_figures = self.state().conditions.as_ref().is_none_or(|known| known.needs_figures(now));
-        let figures = needs_figures.then(|| sources.figures());
-        let mut state = self.state();
-        let DeliveryState { tracker, outbox, conditions, .. } = &mut *state;
-        let conditions = conditions.get_or_insert_with(|| Conditions::new(sources));
-        let part = *self.part.lock().unwrap_or_else(PoisonError::into_inner);
-        if part != UpgradePart::Left {
-            conditions.look(sources, figures.as_deref(), &self.receiver.config, tracker, now);
-        }
-        if part == UpgradePart::Teller
-            && let Some(notification) = tracker.take(now)
-        {
-            outbox.push(Arc::new(self.receiver.envelope(&notification, SystemTime::now())), now);
-        }
-        outbox.ready(now).map(|(number, envelope)| DueMessage { number, envelope })
-    }
-
-    /// Puts the occurrences that another process does not know behind the messages that wait.
-    fn tell_rest(&self) {
-        let mut state = self.state();
-        if let Some(notification) = state.tracker.take_rest() {
-            let envelope = self.receiver.envelope(&notification, SystemTime::now());
-            state.outbox.push(Arc::new(envelope), Instant::now());
-            self.woken.notify_one();
-        }
-    }
-
-    /// True while a message waits for a receiver that has not failed.
-    fn has_untried(&self) -> bool {
-        let state = self.state();
-        !state.is_failing && state.outbox.next().is_some()
-    }
-
-    /// The time until something may be due.
-    fn rest(&self, now: Instant) -> Duration {
-        let tells = *self.part.lock().unwrap_or_else(PoisonError::into_inner) == UpgradePart::Teller;
-        let state = self.state();
-        let due = state.tracker.next().filter(|_| tells);
-        let next = due.into_iter().chain(state.outbox.next()).min();
-        next.map_or(LOOK, |next| next.saturating_duration_since(now).min(LOOK))
-    }
-
-    fn settle(&self, number: u64, outcome: &TryOutcome, log: &Log) {
-        let mut state = self.state();
-        state.outbox.settle(number, outcome.delivery, Instant::now());
-        let to = self.receiver.origin();
-        let mut fields = vec![("receiver", self.receiver.config.name.as_str().into()), ("to", (&to).into())];
-        let was_failing = std::mem::replace(&mut state.is_failing, outcome.delivery != Delivery::Taken);
-        match outcome.delivery {
-            Delivery::Taken if was_failing => log.info("notifications are taken again", &fields),
-            Delivery::Taken => {}
-            Delivery::Refused => {
-                fields.push(("answer", (&outcome.says).into()));
-                log.error("a notification was refused, and is not sent again", &fields);
-            }
-            Delivery::Later { .. } if was_failing => {}
-            Delivery::Later { .. } => {
-                fields.push(("reason", (&outcome.says).into()));
-                log.warn("cannot send notifications; will try again", &fields);
-            }
-        }
-        let dropped = state.outbox.tally().dropped;
-        if dropped > state.dropped {
-            let more = dropped - std::mem::replace(&mut state.dropped, dropped);
-            let fields = [("receiver", self.receiver.config.name.as_str().into()), ("dropped", more.into())];
-            log.error("notifications were dropped: too many waited, or for too long", &fields);
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, DeliveryState> {
-        // A panic leaves a state that is whole: the task begins again with it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,17 +7,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use offramp_config::model::{MailAddress, MailServer};
 use offramp_net::process::host_name;
+use offramp_observe::visible;
 use offramp_sources::web::{TlsStream, Web, connect};
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-
-use crate::visible::visible;
 
 /// The longest line of a reply (RFC 5321 section 4.5.3.1.5 has 512 bytes), and the most lines.
 const LINE: usize = 2048;
 const LINES: usize = 100;
 
 /// A mail, with its lines as they are sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MailText {
     /// The value of `Subject`, encoded.
     pub(super) subject: String,

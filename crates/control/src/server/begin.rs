@@ -276,6 +276,7 @@ impl Ready {
         if facts.is_heir {
             // The process before may be ordering certificates still.
             services.acme.hold();
+            services.senders.notify.registry().inherit();
         }
         // Beside the sockets of the process before, which closes what is not wanted any more. Not earlier: clients wait in
         // the queues from now on, and what fails must fail before.

@@ -89,7 +89,7 @@ impl Service for Notifiers {
     }
 
     async fn hand_over(&mut self, _: &mut Unwanted, _: &DataPlane) {
-        self.registry.leave();
+        self.registry.leave(&self.log);
     }
 }
 

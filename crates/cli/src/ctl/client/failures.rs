@@ -8,8 +8,8 @@ use std::time::Duration;
 use hyper::StatusCode;
 use offramp_certs::explain::stream_error;
 use offramp_config::model::ListenAddress;
-use offramp_control::visible;
 use offramp_net::process;
+use offramp_observe::visible;
 use serde_json::Value;
 
 use super::{AdminClient, AdminRequest};
