@@ -308,7 +308,7 @@ impl AdminService {
         let most = match operation.body {
             api::Body::None => NO_BODY_BYTES,
             api::Body::Toml | api::Body::Draft => DOCUMENT_BYTES,
-            api::Body::Item | api::Body::Json(_) => BODY_BYTES,
+            api::Body::Item | api::Body::Hello | api::Body::Json(_) => BODY_BYTES,
         };
         let body = match read(body, most).await {
             Ok(body) if operation.body == api::Body::None && !is_nothing(&body) => {

@@ -23,7 +23,7 @@ use offramp_control::BackendView;
 use serde_json::{Map, Value, json};
 
 pub(crate) use ending::{cause, request};
-pub(crate) use handshake::{HandshakeQuestion, handshake};
+pub(crate) use handshake::{AskedClient, HandshakeQuestion, handshake};
 pub(crate) use no_certificate::{
     CertificateState, NameLook, is_configured, no_certificate, read as certificate_name, tell_for_url,
 };
@@ -75,6 +75,30 @@ impl WhyAnswer {
 
     fn fact(&mut self, name: &str, value: impl Into<Value>) {
         self.facts.insert(name.to_owned(), value.into());
+    }
+
+    /// Takes over the answers about several things of a kind, by their names: what all of them say stands once, the rest names
+    /// its thing. The facts of each are in a list beside those that all have.
+    fn join(&mut self, kind: &str, answers: Vec<(&str, Self)>) {
+        let Some((_, first)) = answers.first() else { return };
+        let says_all = |item: &(String, String)| answers.iter().all(|(_, one)| one.evidence.contains(item));
+        let is_for_all = |step: &String| answers.iter().all(|(_, one)| one.remedy.contains(step));
+        for (name, answer) in &answers {
+            for (says, source) in answer.evidence.iter().filter(|item| !says_all(item)) {
+                self.saw(format!("At {kind} {name}: {says}"), source);
+            }
+            for step in answer.remedy.iter().filter(|step| !is_for_all(step)) {
+                self.advise(format!("For {kind} {name}: {step}"));
+            }
+        }
+        self.evidence.extend(first.evidence.iter().filter(|item| says_all(item)).cloned());
+        self.remedy.extend(first.remedy.iter().filter(|step| is_for_all(step)).cloned());
+        let has_all =
+            |name: &str, value: &Value| answers.iter().all(|(_, one)| one.facts.get(name) == Some(value));
+        let shared = first.facts.iter().filter(|(name, value)| has_all(name, value));
+        self.facts.extend(shared.map(|(name, value)| (name.clone(), value.clone())));
+        let each: Vec<Value> = answers.into_iter().map(|(_, answer)| Value::Object(answer.facts)).collect();
+        self.fact(&format!("{kind}s"), each);
     }
 
     /// The answer as the API has it.

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::flags::ctl::{
-    AdminAddress, ChangeOptions, Ctl, CtlCommand, CtlOptions, ServerCommand, ServerSelector, ShowSubject,
-    WatchedEvent,
+    AdminAddress, ChangeOptions, Ctl, CtlCommand, CtlOptions, ReachOptions, ServerCommand, ServerSelector,
+    ShowSubject, WatchedEvent,
 };
 use crate::surroundings::{self, print};
 
@@ -90,27 +90,27 @@ fn hint(command: &CtlCommand, reach: &CtlOptions, answer: &Value) {
     if let (Some(until), false) = (waits, matches!(command, CtlCommand::Confirm { .. })) {
         surroundings::say(&format!(
             "It is taken back at {until}, unless you confirm it: offramp ctl{} confirm",
-            reach_options(reach)
+            reach_options(&reach.at)
         ));
     }
 }
 
 /// Formats the options that select the same Offramp from any directory, quoted for a shell.
-fn reach_options(reach: &CtlOptions) -> String {
+fn reach_options(at: &ReachOptions) -> String {
     let absolute = |path: &Path| {
         let path = offramp_config::absolute(path).unwrap_or_else(|_| path.to_owned());
         path.display().to_string()
     };
-    let admin = reach.admin.as_ref().map(|admin| match admin {
+    let admin = at.admin.as_ref().map(|admin| match admin {
         AdminAddress::Plain(ListenAddress::Unix(path)) => format!("unix:{}", absolute(path)),
         other => other.to_string(),
     });
     let file = |path: &Option<PathBuf>| path.as_deref().map(absolute);
     let options = [
-        ("-c", file(&reach.config)),
+        ("-c", file(&at.config)),
         ("--admin", admin),
-        ("--cacert", file(&reach.cacert)),
-        ("--token-file", file(&reach.token_file)),
+        ("--cacert", file(&at.cacert)),
+        ("--token-file", file(&at.token_file)),
     ];
     let given = options.into_iter().filter_map(|(name, value)| Some(format!(" {name} {}", quoted(&value?))));
     given.collect()
@@ -260,25 +260,19 @@ mod tests {
 
     #[test]
     fn the_same_offramp_is_named_from_any_directory_as_a_shell_takes_it() {
-        let mut reach = CtlOptions {
+        let mut at = ReachOptions {
             admin: Some("https://[2001:db8::1]:9901".parse().unwrap()),
             cacert: Some("/etc/it's/ca.pem".into()),
             token_file: Some("/etc/token".into()),
             config: Some("/etc/my configuration.toml".into()),
-            json: false,
-            timeout: None,
         };
         let expected = " -c '/etc/my configuration.toml' --admin 'https://[2001:db8::1]:9901' \
                         --cacert '/etc/it'\\''s/ca.pem' --token-file /etc/token";
-        assert_eq!(reach_options(&reach), expected);
-        (reach.admin, reach.cacert, reach.token_file) =
-            (Some("unix:run/admin.sock".parse().unwrap()), None, None);
-        reach.config = None;
+        assert_eq!(reach_options(&at), expected);
+        (at.admin, at.cacert, at.token_file) = (Some("unix:run/admin.sock".parse().unwrap()), None, None);
+        at.config = None;
         let here = std::env::current_dir().unwrap().join("run/admin.sock");
-        assert_eq!(
-            reach_options(&reach),
-            format!(" --admin {}", quoted(&format!("unix:{}", here.display())))
-        );
+        assert_eq!(reach_options(&at), format!(" --admin {}", quoted(&format!("unix:{}", here.display()))));
         assert_eq!(quoted(""), "''");
     }
 

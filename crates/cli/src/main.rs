@@ -65,6 +65,7 @@ mod single;
 mod steps;
 mod surroundings;
 mod target;
+mod text_table;
 mod top;
 mod trial;
 mod ui;

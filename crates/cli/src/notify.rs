@@ -7,6 +7,7 @@ use crate::ctl::segment;
 use crate::failure::Failure;
 use crate::flags::notify::{Notify, NotifyCommand};
 use crate::surroundings::print;
+use crate::text_table::text_table;
 
 /// Runs a subcommand of `notify`.
 ///
@@ -68,15 +69,11 @@ fn names(answer: &Value) -> Vec<String> {
 /// A line for each receiver, in columns.
 fn table(answer: &Value) -> String {
     let columns = ["name", "to", "sent", "retried", "refused", "dropped"];
-    let mut rows = vec![columns.map(str::to_uppercase)];
+    let mut rows = vec![columns.map(str::to_uppercase).to_vec()];
     rows.extend(receivers(answer).map(|one| {
-        columns.map(|column| one[column].as_str().map_or_else(|| one[column].to_string(), str::to_owned))
+        let cells =
+            columns.map(|column| one[column].as_str().map_or_else(|| one[column].to_string(), str::to_owned));
+        cells.to_vec()
     }));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 6] = std::array::from_fn(width);
-    let line = |row: &[String; 6]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
+    text_table(&rows, |_| false)
 }

@@ -31,7 +31,7 @@ use crate::surroundings;
 /// # Errors
 /// No Offramp answers, or it refuses; or there is no terminal for the screen.
 pub(crate) fn run(arguments: &TopArguments) -> Result<(), Failure> {
-    let mut client = AdminClient::of(&arguments.reach())?;
+    let mut client = AdminClient::of(&arguments.reach.plain())?;
     if arguments.once {
         return once::run(&mut client, arguments);
     }

@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Ui) -> Result<(), Failure> {
              FILE, or listen on this machine alone and forward the port: ssh -L 9902:127.0.0.1:9902 HOST, with --listen 9902"
         )));
     }
-    let client = AdminClient::of(&arguments.reach())?;
+    let client = AdminClient::of(&arguments.reach.plain())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::runtime(format_args!("error: cannot wait: {error}")))?;
     let outcome = runtime.block_on(serve(arguments, &addresses, certificate, client));

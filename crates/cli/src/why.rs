@@ -16,6 +16,8 @@ use crate::surroundings::{self, print, say};
 
 /// The width of an answer where the terminal does not say.
 const COLUMNS: usize = 100;
+/// The longest ClientHello that is asked about in a query, in bytes: the head of a request has a bound of 16 KiB.
+const QUERY: usize = 4 << 10;
 
 /// Asks, and prints the answer.
 ///
@@ -30,7 +32,7 @@ pub(crate) fn run(arguments: &Why) -> Result<(), Failure> {
         question.begin(since)?;
     }
     let client = AdminClient::of(&arguments.reach)?;
-    let answer = match client.ask_json(&AdminRequest::new("GET", &question.path())) {
+    let answer = match client.ask_json(&question.request()) {
         Ok(answer) => answer,
         Err(failure) => match question.answered_by_file(arguments) {
             Some(answer) if client.is_absent() => {
@@ -51,6 +53,8 @@ pub(crate) fn run(arguments: &Why) -> Result<(), Failure> {
 struct WhyQuestion {
     about: &'static str,
     parameters: Vec<(&'static str, String)>,
+    /// A ClientHello that is too long for a query.
+    hello: Option<Vec<u8>>,
 }
 
 impl WhyQuestion {
@@ -62,6 +66,7 @@ impl WhyQuestion {
         let with = |about: &'static str, name: &'static str, value: &str| Self {
             about,
             parameters: vec![(name, value.to_owned())],
+            hello: None,
         };
         let needs = |what: &str| {
             about.ok_or_else(|| {
@@ -74,7 +79,7 @@ impl WhyQuestion {
             "not-routed" => return Ok(with("not-routed", "url", needs("URL")?)),
             "502" => {
                 return Ok(match about {
-                    None => Self { about: "502", parameters: Vec::new() },
+                    None => Self { about: "502", parameters: Vec::new(), hello: None },
                     // A host has a dot, and the name of a backend may have one, too: a port, a path or a scheme decides.
                     Some(about) if about.contains("://") => {
                         let rest = about.split_once("://").map_or("", |(_, rest)| rest);
@@ -86,7 +91,7 @@ impl WhyQuestion {
             "no-certificate" => return Ok(with("no-certificate", "host", needs("HOST")?)),
             "slow" => {
                 let host = about.map(|host| ("host", host.to_owned()));
-                return Ok(Self { about: "slow", parameters: host.into_iter().collect() });
+                return Ok(Self { about: "slow", parameters: host.into_iter().collect(), hello: None });
             }
             _ => {}
         }
@@ -127,12 +132,16 @@ impl WhyQuestion {
     fn handshake(to: &str, client: &str, from: Option<IpAddr>) -> Result<Self, Failure> {
         let (host, port) = destination(to);
         let mut parameters = vec![("host", to.to_owned())];
-        let mut from = from;
+        let (mut from, mut hello) = (from, None);
         match HelloSource::of(client, host, port)? {
             HelloSource::Known(name) => parameters.push(("as", name.to_owned())),
             HelloSource::File { records, client, note } => {
-                let digits = records.iter().map(|byte| format!("{byte:02x}"));
-                parameters.push(("hello", digits.collect()));
+                if records.len() > QUERY {
+                    hello = Some(records);
+                } else {
+                    let digits = records.iter().map(|byte| format!("{byte:02x}"));
+                    parameters.push(("hello", digits.collect()));
+                }
                 from = from.or(client);
                 if let Some(note) = note {
                     say(&note);
@@ -140,7 +149,14 @@ impl WhyQuestion {
             }
         }
         parameters.extend(from.map(|from| ("client", from.to_string())));
-        Ok(Self { about: "handshake", parameters })
+        Ok(Self { about: "handshake", parameters, hello })
+    }
+
+    /// The request to the API.
+    fn request(&self) -> AdminRequest {
+        let request = AdminRequest::new(if self.hello.is_some() { "POST" } else { "GET" }, &self.path());
+        let body = self.hello.clone().map(|records| ("application/octet-stream", records));
+        AdminRequest { body, ..request }
     }
 
     /// The path of the API.
@@ -152,7 +168,7 @@ impl WhyQuestion {
     /// The answer from the configuration file; `None` if this question needs a running Offramp.
     fn answered_by_file(&self, arguments: &Why) -> Option<Result<Value, Failure>> {
         let (_, url) = self.parameters.iter().find(|(name, _)| *name == "url")?;
-        let answer = check::find(arguments.reach.file()).and_then(|path| {
+        let answer = check::find(arguments.reach.at.file()).and_then(|path| {
             let survey =
                 offramp_config::survey(&path, &surroundings::environment()).map_err(Failure::usage)?;
             if survey.outcome.is_err() {
@@ -303,6 +319,26 @@ mod tests {
             question.path(),
             "/why?about=handshake&host=a.example%3A443&as=OpenSSL%201.0.2&client=192.0.2.1"
         );
+    }
+
+    #[test]
+    fn a_long_hello_is_the_body_of_the_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hello");
+        let asked = |hello: &[u8]| {
+            std::fs::write(&path, hello).unwrap();
+            WhyQuestion::handshake("a.example:443", path.to_str().unwrap(), None).unwrap().request()
+        };
+        // A message whose fields nothing reads here.
+        let message =
+            |length: usize| [&[1, 0, (length >> 8) as u8, length as u8][..], &vec![0; length]].concat();
+        let short = asked(&message(2_000));
+        assert!(short.method == "GET" && short.body.is_none() && short.path.contains("&hello=1603"));
+        let long = asked(&message(20_000));
+        assert_eq!((long.method, &*long.path), ("POST", "/why?about=handshake&host=a.example%3A443"));
+        let (kind, body) = long.body.unwrap();
+        // In two records.
+        assert_eq!((kind, body.len()), ("application/octet-stream", 20_004 + 10));
     }
 
     #[test]

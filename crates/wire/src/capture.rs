@@ -18,6 +18,7 @@ use std::net::SocketAddr;
 
 pub use text::hello;
 
+use crate::client_hello::{MAX_HELLO, MAX_RECORDS};
 use flows::FlowTable;
 use framing::CaptureBlocks;
 
@@ -76,7 +77,10 @@ impl fmt::Display for CaptureFault {
                 "this is no ClientHello: neither a TLS record or handshake message, nor its digits in hexadecimal or \
                  base64",
             ),
-            Self::TooLong => f.write_str("this is longer than a ClientHello can be"),
+            Self::TooLong => write!(
+                f,
+                "this is longer than a ClientHello can be: {MAX_HELLO} bytes, in {MAX_RECORDS} records at most"
+            ),
         }
     }
 }

@@ -9,7 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::logs::{self, LogList};
 use super::query::QueryParameters;
 use super::{
-    Control, OperationRequest, OperationResult, ProblemDetails, check, figures, notify, renew, stream, why,
+    Body, Control, OperationRequest, OperationResult, ProblemDetails, check, figures, notify, renew, stream,
+    why,
 };
 
 /// A question for the page, the terminal, or a program.
@@ -66,7 +67,10 @@ pub(super) async fn answer(
             OperationResult::Stream(logs::tail(control, query, place).await?)
         }
         AskOperation::TryReceiver => OperationResult::Json(notify::try_receiver(control, name).await?),
-        AskOperation::Why => OperationResult::Json(why::answer(control, query).await?),
+        AskOperation::Why => {
+            let hello = if asked.operation.body == Body::Hello { &asked.body[..] } else { &[] };
+            OperationResult::Json(why::answer(control, query, hello).await?)
+        }
         AskOperation::Request => OperationResult::Json(logs::request(control, name, IdSearch::All).await?),
     })
 }

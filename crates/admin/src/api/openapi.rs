@@ -161,6 +161,10 @@ fn body(kind: Body) -> Option<Value> {
         // Anything may be checked: that it is no text of TOML is an answer, not a refusal.
         Body::Draft => json!({ "application/toml": { "schema": {} } }),
         Body::Toml => json!({ "application/toml": { "schema": { "type": "string" } } }),
+        Body::Hello => {
+            let schema = json!({ "type": "string", "format": "binary" });
+            json!({ "application/octet-stream": { "schema": schema } })
+        }
         Body::Item => {
             let about = "The keys of the item, as docs/reference/keys.md has them";
             json!({ "application/json": { "schema": { "type": "object", "description": about } } })

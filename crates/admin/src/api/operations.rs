@@ -51,6 +51,8 @@ pub(crate) enum Body {
     Draft,
     /// The keys of an item, as in the configuration.
     Item,
+    /// A ClientHello in any of the forms that are read from files.
+    Hello,
     /// A JSON object with these members.
     Json(&'static [Member]),
 }
@@ -281,6 +283,7 @@ pub(crate) static OPERATIONS: &[Operation] = operations! {
     GET "/logs/requests" A(AskOperation::Logs(LogList::Requests)), &logs::REQUESTS, Body::None, "Requests, the newest first";
     GET "/logs/tail" A(AskOperation::Tail), &logs::TAIL, Body::None, "Requests as they end, as a stream of events, after the ten latest";
     GET "/why" A(AskOperation::Why), why::ASKED, Body::None, "The way of a URL, servers that do not answer, the end of a stored request, or a cause: one sentence, evidence with sources, and what to do";
+    POST "/why" A(AskOperation::Why), why::ASKED, Body::Hello, "The question `handshake` with a ClientHello that is too long for a query: its bytes, or their digits in hexadecimal or base64; nothing changes";
     GET "/requests/{request}" A(AskOperation::Request), &[], Body::None, "One request of the log store, by its id, and its steps in time";
     GET "/notify" R(ReadOperation::Receivers), &[], Body::None, "The receivers of notifications, and the fates of their messages";
     POST "/notify/{receiver}/test" A(AskOperation::TryReceiver), &[], Body::None, "Send a message to a receiver of notifications now, and tell what it answers; a 502 if it does not take it";

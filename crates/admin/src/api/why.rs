@@ -1,16 +1,18 @@
 //! `GET /v1/why`: questions, and what is known for their answers.
 
-use std::time::SystemTime;
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime};
 
 use offramp_config::model::Cidr;
 use offramp_control::InForce;
 use offramp_net::Address;
 use offramp_observe::facts::Cause;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::query::{Parameter, ParameterKind, QueryParameters};
 use super::{Control, ProblemDetails, logs};
-use crate::why::{self, CertificateState, HandshakeQuestion, NameLook, WhyAnswer, WhyState};
+use crate::why::{self, AskedClient, CertificateState, HandshakeQuestion, NameLook, WhyAnswer, WhyState};
 
 pub(super) const ASKED: &[Parameter] = &[
     Parameter {
@@ -54,11 +56,19 @@ pub(super) const ASKED: &[Parameter] = &[
     Parameter { name: "limit", kind: ParameterKind::Text, doc: "The name of the cause of a limit" },
 ];
 
-pub(super) async fn answer(control: &Control, query: &QueryParameters) -> Result<Value, ProblemDetails> {
+/// Answers a question. `body` has the ClientHello of `handshake`, and is empty otherwise.
+pub(super) async fn answer(
+    control: &Control,
+    query: &QueryParameters,
+    body: &[u8],
+) -> Result<Value, ProblemDetails> {
     let needs = |name: &str| {
         query.text(name).ok_or_else(|| ProblemDetails::wrong(format!("this question needs `{name}`")))
     };
     let about = needs("about")?;
+    if !body.is_empty() && about != "handshake" {
+        return Err(ProblemDetails::wrong("only the question `handshake` takes a body"));
+    }
     if let Some(name) = query.text("cause").or(query.text("limit")) {
         let known = Cause::ALL.into_iter().map(Cause::name);
         let question = QUESTIONS.into_iter().find(|question| *question == about).unwrap_or("cause");
@@ -84,7 +94,7 @@ pub(super) async fn answer(control: &Control, query: &QueryParameters) -> Result
                 ProblemDetails::unknown("backend", name.unwrap_or_default(), known)
             })?
         }
-        "handshake" => handshake(control, &in_force, query)?,
+        "handshake" => handshake(control, &in_force, query, body).await?,
         "no-certificate" => no_certificate(control, &in_force, needs("host")?).await?,
         "slow" => {
             let rows = logs::newest(control, query, &why::slow::COLUMNS, why::slow::ROWS).await?;
@@ -127,24 +137,40 @@ async fn url(
     Ok(answer)
 }
 
-fn handshake(
+async fn handshake(
     control: &Control,
     in_force: &InForce,
     query: &QueryParameters,
+    body: &[u8],
 ) -> Result<WhyAnswer, ProblemDetails> {
-    let question = HandshakeQuestion::read(query.text("host"), query.text("as"), query.text("hello"));
-    let question = question.map_err(ProblemDetails::wrong)?;
-    let port = |(name, address): &(String, Address)| match address {
-        Address::Tcp(address) => Some((name.clone(), address.port())),
+    let asked = AskedClient { name: query.text("as"), hello: query.text("hello"), file: body };
+    let question = HandshakeQuestion::read(query.text("host"), asked).map_err(ProblemDetails::wrong)?;
+    let of_ip = |(name, address): &(String, Address)| match address {
+        Address::Tcp(address) => Some((name.clone(), *address)),
         Address::Unix(_) => None,
     };
-    let bound: Vec<(String, u16)> = in_force.listening.iter().filter_map(port).collect();
-    let found = question.listener(&in_force.config, &bound);
+    let (config, bound) = (&in_force.config, in_force.listening.iter().filter_map(of_ip).collect::<Vec<_>>());
+    let resolved = match question.name().filter(|_| question.needs_addresses(config, &bound)) {
+        Some(name) => addresses(control, name).await,
+        None => Vec::new(),
+    };
+    let found = question.listeners(config, &bound, &resolved);
     let client = query.text("client").and_then(|text| text.parse::<Cidr>().ok()).map(Cidr::address);
-    let trial = found
-        .and_then(|found| control.view.rehearse(found.listener.name.as_str(), question.records(), client));
-    Ok(why::handshake(&in_force.config, &question, found, trial.as_ref()))
+    let records = question.records();
+    let rehearse = |name: &str| control.view.rehearse(name, records, client);
+    let trials: Vec<_> = found.listeners.iter().map(|one| rehearse(one.listener.name.as_str())).collect();
+    Ok(why::handshake(config, &question, &found, &trials))
 }
+
+/// The addresses of a name, as this machine resolves it; none where that takes too long, or while others ask.
+async fn addresses(control: &Control, name: &str) -> Vec<IpAddr> {
+    let Ok(_place) = control.trials.try_acquire() else { return Vec::new() };
+    let found = timeout(LOOK_UP, tokio::net::lookup_host((name, 0))).await;
+    found.ok().and_then(Result::ok).map_or_else(Vec::new, |found| found.map(|one| one.ip()).collect())
+}
+
+/// Bound on the time of a look-up.
+const LOOK_UP: Duration = Duration::from_secs(2);
 
 async fn no_certificate(
     control: &Control,

@@ -3,6 +3,8 @@
 //! The verdict is that of `offramp_proxy::rehearse`, which applies the rules of a connection. Here it is put into words: what was
 //! offered, what is configured, and which key of the configuration would have to change.
 
+mod listener;
+mod question;
 mod refusal;
 
 use offramp_config::At;
@@ -11,123 +13,16 @@ use offramp_config::model::{
     RouteConfig, RouteTarget,
 };
 use offramp_proxy::{HelloTrial, HelloVerdict};
-use offramp_wire::capture;
 use offramp_wire::client_hello::{self, ClientHello, RegistryName};
-use offramp_wire::known::{self, KnownClient, Likeness};
+use offramp_wire::known::{self, Likeness};
 use offramp_wire::{HelloFault, ParseStep};
 use serde_json::{Value, json};
 
+pub(crate) use listener::FoundListeners;
+pub(crate) use question::{AskedClient, HandshakeQuestion};
+
 use super::{MOST, WhyAnswer, place, routing};
-
-/// Bound on `hello`, in characters.
-const LONGEST: usize = 64 * 1024;
-
-/// A ClientHello, and where it goes.
-pub(crate) struct HandshakeQuestion {
-    /// The name or address that the client connects to, in lower case.
-    host: Option<String>,
-    port: Option<u16>,
-    known: Option<&'static KnownClient>,
-    records: Vec<u8>,
-}
-
-impl HandshakeQuestion {
-    /// Reads `HOST` or `HOST:PORT`, and the name of a known client or a ClientHello in hexadecimal or base64.
-    ///
-    /// # Errors
-    /// There is no client, or it cannot be read.
-    pub(crate) fn read(to: Option<&str>, client: Option<&str>, hello: Option<&str>) -> Result<Self, String> {
-        let (host, port) = to.map(destination).transpose()?.unwrap_or_default();
-        let known = client.map(|name| known::named(name).ok_or_else(|| unknown(name))).transpose()?;
-        let records = match (known, hello) {
-            (Some(_), Some(_)) => return Err("write `as` or `hello`, not both".to_owned()),
-            (None, None) => return Err("this question needs `as` or `hello`".to_owned()),
-            (Some(client), None) => client.hello(),
-            (None, Some(text)) => digits(text)?,
-        };
-        let mut question = Self { host, port, known, records };
-        if question.known.is_some() {
-            question.address();
-        }
-        Ok(question)
-    }
-
-    /// Has the hello of a known client ask for the host; clients send no name for an address.
-    fn address(&mut self) {
-        let Ok(hello) = parse(&self.records) else { return };
-        let name = self.host.as_deref().filter(|host| !is_address(host));
-        let records = hello.addressed_to(name);
-        self.records = records;
-    }
-
-    /// The records of the hello.
-    pub(crate) fn records(&self) -> &[u8] {
-        &self.records
-    }
-
-    /// The listener that the hello comes to: by its port, else the first with TLS. `bound` has the ports of listeners by
-    /// their names, as the kernel has chosen them where the configuration says 0.
-    pub(crate) fn listener<'c>(
-        &self,
-        config: &'c Config,
-        bound: &[(String, u16)],
-    ) -> Option<ListenerMatch<'c>> {
-        let is_bound = |listener: &ListenerConfig, port| {
-            bound.iter().any(|(name, other)| name == listener.name.as_str() && *other == port)
-        };
-        let here = self.port.and_then(|port| {
-            let has =
-                |listener: &&ListenerConfig| routing::has_port(listener, port) || is_bound(listener, port);
-            config.listeners.iter().find(has)
-        });
-        let by_port = here.is_some() || self.port.is_none();
-        let found = here.or_else(|| config.listeners.iter().find(|listener| listener.tls));
-        found.map(|listener| ListenerMatch { listener, by_port })
-    }
-}
-
-/// The listener that answers a hello.
-#[derive(Clone, Copy)]
-pub(crate) struct ListenerMatch<'c> {
-    pub(crate) listener: &'c ListenerConfig,
-    /// Set unless another port was asked for.
-    by_port: bool,
-}
-
-fn destination(text: &str) -> Result<(Option<String>, Option<u16>), String> {
-    let wrong = || format!("`{}` is no HOST:PORT, such as example.org:443", text.escape_debug());
-    let bare = text.parse::<std::net::Ipv6Addr>().is_ok();
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !bare => (host, Some(port.parse().map_err(|_| wrong())?)),
-        _ => (text, None),
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase();
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':');
-    if host.is_empty() || host.len() > 253 || !host.chars().all(is_name) {
-        return Err(wrong());
-    }
-    Ok((Some(host), port))
-}
-
-fn is_address(host: &str) -> bool {
-    host.parse::<std::net::IpAddr>().is_ok()
-}
-
-fn unknown(name: &str) -> String {
-    let names: Vec<&str> = known::all().map(|client| client.name).collect();
-    let near = offramp_config::nearest(name, names.iter().copied());
-    let hint = near.map(|near| format!("the nearest one is {near}; ")).unwrap_or_default();
-    format!("there is no client `{}`: {hint}known are {}", name.escape_debug(), names.join("; "))
-}
-
-fn digits(text: &str) -> Result<Vec<u8>, String> {
-    if text.len() > LONGEST {
-        return Err(format!("`hello` has more than {LONGEST} characters"));
-    }
-    // A plus of base64 that was not escaped in the query is a space.
-    let read = capture::hello(text.as_bytes()).or_else(|_| capture::hello(text.replace(' ', "+").as_bytes()));
-    read.map_err(|fault| format!("`hello`: {fault}"))
-}
+use listener::ReachedListener;
 
 fn parse(records: &[u8]) -> Result<ClientHello<'_>, HelloFault> {
     match client_hello::peek(records) {
@@ -137,18 +32,75 @@ fn parse(records: &[u8]) -> Result<ClientHello<'_>, HelloFault> {
     }
 }
 
-/// Explains what becomes of the hello; `trial` is the verdict of the listener, `None` if it has no TLS.
+/// Explains what becomes of the hello. `trials` has the verdict of each listener that was found, in their order; `None` for
+/// one without TLS.
 pub(crate) fn handshake(
     config: &Config,
     question: &HandshakeQuestion,
-    found: Option<ListenerMatch<'_>>,
-    trial: Option<&HelloTrial>,
+    found: &FoundListeners<'_>,
+    trials: &[Option<HelloTrial>],
 ) -> WhyAnswer {
-    let Some(ListenerMatch { listener, by_port }) = found else {
+    let answers = found.listeners.iter().zip(trials);
+    let mut answers: Vec<(&ReachedListener<'_>, WhyAnswer)> = answers
+        .map(|(reached, trial)| (reached, at_listener(config, question, reached.listener, trial.as_ref())))
+        .collect();
+    if answers.len() > 1 {
+        return at_each(question, answers);
+    }
+    let Some((reached, mut answer)) = answers.pop() else {
         let mut answer = WhyAnswer::new("handshake", "No listener speaks TLS.");
         answer.advise("Add a [[listener]] with an address, such as address = \"[::]:443\"");
         return answer;
     };
+    let listener = reached.listener;
+    if let Some(port) = question.port.filter(|_| !found.by_port) {
+        let says = format!(
+            "No listener has port {port}; this answer is right if something forwards it to listener {} on {}.",
+            listener.name,
+            addresses(listener)
+        );
+        answer.saw(says, place(&listener.at, "[[listener]]"));
+    }
+    for other in found.others.iter().filter(|other| !std::ptr::eq(other.listener, listener)) {
+        let at = other.at.map(|at| format!(" on {at}")).unwrap_or_default();
+        let says = format!(
+            "Listener {} has the port too{at}; {} leads to listener {}.",
+            other.listener.name,
+            question.host.as_deref().unwrap_or_default(),
+            listener.name
+        );
+        answer.saw(says, place(&other.listener.at, "[[listener]]"));
+    }
+    answer
+}
+
+/// One answer of the answers at several listeners, as the address of the host does not decide among them.
+fn at_each(question: &HandshakeQuestion, answers: Vec<(&ReachedListener<'_>, WhyAnswer)>) -> WhyAnswer {
+    let parts = answers.iter().map(|(reached, answer)| {
+        let at = reached.at.map(|at| format!(" ({at})")).unwrap_or_default();
+        format!("at listener {}{at}: {}", reached.listener.name, answer.first.trim_end_matches('.'))
+    });
+    let first = format!(
+        "{} listeners have port {}, and the address that {} leads to decides: {}.",
+        answers.len(),
+        question.port.unwrap_or_default(),
+        question.host.as_deref().unwrap_or("the client"),
+        parts.collect::<Vec<_>>().join("; ")
+    );
+    let mut whole = WhyAnswer::new("handshake", first);
+    whole.fact("served", Value::Null);
+    let answers = answers.into_iter().map(|(reached, answer)| (reached.listener.name.as_str(), answer));
+    whole.join("listener", answers.collect());
+    whole
+}
+
+/// Explains what becomes of the hello at one listener; `trial` is its verdict, `None` if it has no TLS.
+fn at_listener(
+    config: &Config,
+    question: &HandshakeQuestion,
+    listener: &ListenerConfig,
+    trial: Option<&HelloTrial>,
+) -> WhyAnswer {
     let hello = parse(&question.records);
     let route = hello.as_ref().ok().and_then(|hello| routing::of_hello(config, listener, hello));
     let mut answer = match (trial, &hello) {
@@ -159,14 +111,19 @@ pub(crate) fn handshake(
             scene.verdict()
         }
     };
-    let elsewhere = question.port.filter(|_| !by_port);
-    tell_listener(&mut answer, listener, elsewhere);
+    let says = format!("Listener {} accepts on {}.", listener.name, addresses(listener));
+    answer.saw(says, place(&listener.at, "[[listener]]"));
+    answer.fact("listener", listener.name.as_str());
     if let (Some(trial), Ok(hello)) = (trial, &hello) {
         tell_offer(&mut answer, hello);
         tell_configured(&mut answer, config, route, trial);
         tell_client(&mut answer, question, hello);
     }
     answer
+}
+
+fn addresses(listener: &ListenerConfig) -> String {
+    listener.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn without_tls(listener: &ListenerConfig) -> WhyAnswer {
@@ -329,19 +286,6 @@ fn on_demand<'c>(config: &'c Config, host: &str) -> Option<&'c CertificateConfig
     let names = |pattern: &HostPattern| routing::host_fits(Some(pattern), host);
     let by_name = items.clone().find(|(_, terms)| terms.names.iter().any(names));
     by_name.or_else(|| items.clone().find(|(_, terms)| terms.ask.is_some())).map(|(item, _)| item)
-}
-
-fn tell_listener(answer: &mut WhyAnswer, listener: &ListenerConfig, elsewhere: Option<u16>) {
-    let address = listener.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let says = match elsewhere {
-        Some(port) => format!(
-            "No listener has port {port}; this answer is right if something forwards it to listener {} on {address}.",
-            listener.name
-        ),
-        None => format!("Listener {} accepts on {address}.", listener.name),
-    };
-    answer.saw(says, place(&listener.at, "[[listener]]"));
-    answer.fact("listener", listener.name.as_str());
 }
 
 /// Names of numbers, bounded.

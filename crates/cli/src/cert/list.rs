@@ -1,6 +1,5 @@
 //! `cert list`: the certificates of a configuration.
 
-use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use offramp_certs::inspect::{self, CertificateFields, date};
@@ -12,6 +11,7 @@ use crate::check;
 use crate::failure::Failure;
 use crate::flags::cert::CertList;
 use crate::surroundings::{self, print, say};
+use crate::text_table::text_table;
 
 /// Prints the certificates as a table, or as JSON lines with `--json`.
 ///
@@ -91,9 +91,10 @@ impl Row {
 }
 
 fn table(rows: &[Row]) -> String {
-    let mut lines = vec![["NAMES", "DAYS", "KEY", "SOURCE", "ISSUER", "ROUTES", "FILE"].map(str::to_owned)];
+    let titles = ["NAMES", "DAYS", "KEY", "SOURCE", "ISSUER", "ROUTES", "FILE"];
+    let mut lines = vec![titles.map(str::to_owned).to_vec()];
     for row in rows {
-        lines.push([
+        lines.push(vec![
             abbreviated(&row.names),
             row.days_left.to_string(),
             row.key.clone(),
@@ -103,22 +104,7 @@ fn table(rows: &[Row]) -> String {
             row.file.clone(),
         ]);
     }
-    // Computed once: there may be 50,000 lines.
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 7] = std::array::from_fn(width);
-    let mut text = String::new();
-    for line in &lines {
-        for (column, cell) in line.iter().enumerate() {
-            if column + 1 == line.len() {
-                // Writing to a string cannot fail.
-                let _ = writeln!(text, "{cell}");
-            } else {
-                let width = widths[column];
-                let _ = write!(text, "{cell:width$}  ");
-            }
-        }
-    }
-    text
+    text_table(&lines, |_| false)
 }
 
 /// Joins the first names; the others are only counted.

@@ -93,23 +93,23 @@ impl AdminClient {
     pub(crate) fn of(reach: &CtlOptions) -> Result<Self, Failure> {
         let environment = surroundings::environment();
         let default = || offramp_config::Config::for_environment(&environment);
-        let config = match check::find(reach.file()) {
+        let config = match check::find(reach.at.file()) {
             Err(_) => default(),
             Ok(path) => match offramp_config::survey(&path, &environment) {
                 Ok(survey) => survey.config,
-                Err(_) if reach.admin.is_some() && reach.config.is_none() => default(),
+                Err(_) if reach.at.admin.is_some() && reach.at.config.is_none() => default(),
                 Err(errors) => return Err(Failure::usage(errors)),
             },
         };
         let written =
             config.admin.endpoint.as_ref().map(|endpoint| AdminAddress::Plain(endpoint.address.clone()));
-        if let (None, Some(address), Some(_)) = (&reach.admin, &written, &config.admin.certificate) {
+        if let (None, Some(address), Some(_)) = (&reach.at.admin, &written, &config.admin.certificate) {
             return Err(Failure::usage(format_args!(
                 "error: the admin interface at {address} speaks TLS\nName it as its certificate does: --admin \
                  https://HOST:PORT, with --cacert FILE unless the system knows the authority"
             )));
         }
-        let address = reach.admin.clone().or(written);
+        let address = reach.at.admin.clone().or(written);
         let address =
             address.unwrap_or_else(|| AdminAddress::Plain(ListenAddress::Unix(config.admin_socket())));
         if let AdminAddress::Plain(ListenAddress::Ip(address)) = &address
@@ -130,7 +130,7 @@ impl AdminClient {
         };
         // The configured token is never sent to other machines.
         let own = config.admin.token_file.map(|file| file.path).filter(|_| near);
-        let token = match (&address, reach.token_file.clone().or(own)) {
+        let token = match (&address, reach.at.token_file.clone().or(own)) {
             (AdminAddress::Plain(ListenAddress::Unix(_)), _) | (_, None) => None,
             (_, Some(file)) => {
                 let token = offramp_certs::read_secret(&file);
@@ -139,8 +139,8 @@ impl AdminClient {
             }
         };
         let tls = match &address {
-            AdminAddress::Https { host, .. } => Some(tls(host, reach.cacert.as_deref())?),
-            AdminAddress::Plain(_) if reach.cacert.is_some() => {
+            AdminAddress::Https { host, .. } => Some(tls(host, reach.at.cacert.as_deref())?),
+            AdminAddress::Plain(_) if reach.at.cacert.is_some() => {
                 return Err(Failure::usage("error: --cacert is for --admin https://HOST:PORT"));
             }
             AdminAddress::Plain(_) => None,

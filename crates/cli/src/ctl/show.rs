@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::client::printable;
 use crate::flags::ctl::{CtlCommand, ShowSubject};
+use crate::text_table::text_table;
 
 /// Formats the answer to a command.
 pub(super) fn answer(command: &CtlCommand, answer: &Value) -> String {
@@ -355,23 +356,9 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
-/// Formats rows as columns, each as wide as its widest cell.
+/// Formats rows as columns.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut out = String::new();
-    for row in rows {
-        for (column, cell) in row.iter().enumerate() {
-            let width = if column + 1 == row.len() { 0 } else { widths[column] };
-            let gap = if column == 0 { "" } else { "  " };
-            let _ = write!(out, "{gap}{cell:width$}");
-        }
-        out.push('\n');
-    }
-    out
+    text_table(rows, |_| false)
 }
 
 #[cfg(test)]

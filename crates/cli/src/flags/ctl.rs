@@ -22,6 +22,20 @@ pub(crate) struct Ctl {
 /// Options for reaching the admin interface, and for the output; global to all subcommands.
 #[derive(Debug, Args)]
 pub(crate) struct CtlOptions {
+    #[command(flatten)]
+    pub(crate) at: ReachOptions,
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// How long Offramp may take to begin its answer, such as 30s or 2m [default: 10s; a change and an upgrade may take
+    /// longer as long as Offramp answers meanwhile]
+    #[arg(long, global = true, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// Options for reaching the admin interface; global to all subcommands.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReachOptions {
     /// The admin interface: unix:/path, 127.0.0.1:9901 or https://host:9901 [default: that of the configuration]
     #[arg(long, global = true, value_name = "ADDRESS")]
     pub(crate) admin: Option<AdminAddress>,
@@ -35,13 +49,6 @@ pub(crate) struct CtlOptions {
     /// /etc/offramp/offramp.toml]
     #[arg(long = "config", short = 'c', global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// Print the answer as JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// How long Offramp may take to begin its answer, such as 30s or 2m [default: 10s; a change and an upgrade may take
-    /// longer as long as Offramp answers meanwhile]
-    #[arg(long, global = true, value_name = "TIME", value_parser = time)]
-    pub(crate) timeout: Option<Duration>,
 }
 
 /// Address of an admin interface.
@@ -94,7 +101,12 @@ impl fmt::Display for AdminAddress {
     }
 }
 
-impl CtlOptions {
+impl ReachOptions {
+    /// These options, without any for the output.
+    pub(crate) fn plain(&self) -> CtlOptions {
+        CtlOptions { at: self.clone(), json: false, timeout: None }
+    }
+
     /// Option for the configuration, which names the admin interface.
     pub(crate) fn file(&self) -> ConfigFile {
         ConfigFile { path: self.config.clone() }

@@ -45,7 +45,7 @@ fn pages() -> Vec<(String, String)> {
                 name if BEGINNINGS.contains(&name) => &mut import,
                 _ => &mut main,
             };
-            write_command(page, command, &format!("offramp {name}"), 2);
+            write_command(page, command, &format!("offramp {name}"), true);
             continue;
         }
         let mut page = titled(&format!("offramp {name}"));
@@ -53,7 +53,7 @@ fn pages() -> Vec<(String, String)> {
         for command in below(command) {
             let is_item = name == "ctl" && ITEMS.contains(&command.get_name());
             let page = if is_item { &mut items } else { &mut page };
-            write_command(page, command, &format!("offramp {name} {}", command.get_name()), 2);
+            write_command(page, command, &format!("offramp {name} {}", command.get_name()), false);
         }
         pages.push((format!("{name}.md"), page));
     }
@@ -84,16 +84,17 @@ fn below(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|below| below.get_name() != "help")
 }
 
-/// Writes a command, then those below it.
-fn write_command(out: &mut String, command: &Command, name: &str, level: usize) {
-    let _ = writeln!(out, "{} {name}\n", "#".repeat(level));
-    describe(out, command, false);
+/// Writes a command, then those below it. One that `opens` has the arguments that it shares with them.
+fn write_command(out: &mut String, command: &Command, name: &str, opens: bool) {
+    let _ = writeln!(out, "## {name}\n");
+    describe(out, command, opens);
     for command in below(command) {
-        write_command(out, command, &format!("{name} {}", command.get_name()), 3);
+        let _ = writeln!(out, "### {name} {}\n", command.get_name());
+        describe(out, command, false);
     }
 }
 
-/// Writes what a command does, and its arguments; those that it shares with all below it only where it `opens` a page.
+/// Writes what a command does, and its arguments; those that it shares with all below it only where it `opens` them.
 fn describe(out: &mut String, command: &Command, opens: bool) {
     let about = command.get_long_about().or_else(|| command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();

@@ -1,11 +1,10 @@
 //! Arguments of `offramp top`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum};
 
-use super::ctl::{AdminAddress, CtlOptions};
+use super::ctl::ReachOptions;
 
 /// Arguments of `offramp top`.
 #[derive(Debug, Args)]
@@ -22,33 +21,8 @@ pub(crate) struct TopArguments {
     /// No colours, as with NO_COLOR in the environment
     #[arg(long)]
     pub(crate) no_color: bool,
-    /// The admin interface: unix:/path, 127.0.0.1:9901 or https://host:9901 [default: that of the configuration]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) admin: Option<AdminAddress>,
-    /// The PEM file with the authorities that the certificate of https:// is checked against [default: the system's]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) cacert: Option<PathBuf>,
-    /// The file with the token that a TCP address asks for [default: that of the configuration]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) token_file: Option<PathBuf>,
-    /// The configuration that the running Offramp was started with [default: ./offramp.toml, else
-    /// /etc/offramp/offramp.toml]
-    #[arg(long = "config", short = 'c', value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) config: Option<PathBuf>,
-}
-
-impl TopArguments {
-    /// Options for reaching the admin interface.
-    pub(crate) fn reach(&self) -> CtlOptions {
-        CtlOptions {
-            admin: self.admin.clone(),
-            cacert: self.cacert.clone(),
-            token_file: self.token_file.clone(),
-            config: self.config.clone(),
-            json: false,
-            timeout: None,
-        }
-    }
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
 }
 
 /// Times between two figures that the admin interface offers.

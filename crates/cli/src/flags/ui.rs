@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 
-use super::ctl::{AdminAddress, CtlOptions, time};
+use super::ctl::{ReachOptions, time};
 use crate::listen::ListenArgument;
 
 /// Arguments of `offramp ui`.
@@ -28,31 +28,6 @@ pub(crate) struct Ui {
     /// The time to go on after the page was closed, such as 10m
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time)]
     pub(crate) linger: Duration,
-    /// The admin interface: unix:/path, 127.0.0.1:9901 or https://host:9901 [default: that of the configuration]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) admin: Option<AdminAddress>,
-    /// The PEM file with the authorities that the certificate of https:// is checked against [default: the system's]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) cacert: Option<PathBuf>,
-    /// The file with the token that a TCP address asks for [default: that of the configuration]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) token_file: Option<PathBuf>,
-    /// The configuration that the running Offramp was started with [default: ./offramp.toml, else
-    /// /etc/offramp/offramp.toml]
-    #[arg(long = "config", short = 'c', value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) config: Option<PathBuf>,
-}
-
-impl Ui {
-    /// Options for reaching the admin interface.
-    pub(crate) fn reach(&self) -> CtlOptions {
-        CtlOptions {
-            admin: self.admin.clone(),
-            cacert: self.cacert.clone(),
-            token_file: self.token_file.clone(),
-            config: self.config.clone(),
-            json: false,
-            timeout: None,
-        }
-    }
+    #[command(flatten)]
+    pub(crate) reach: ReachOptions,
 }

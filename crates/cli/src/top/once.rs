@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::Value;
-use unicode_width::UnicodeWidthStr as _;
 
+use super::summary;
 use super::tables::TopTable;
-use super::{summary, text};
 use crate::ctl::client::{AdminClient, AdminRequest};
 use crate::failure::Failure;
 use crate::flags::top::TopArguments;
 use crate::surroundings::print;
+use crate::text_table::text_table;
 
 /// Time for an answer beyond the interval that is measured.
 const SPARE: Duration = Duration::from_secs(10);
@@ -44,21 +44,13 @@ fn page(mut figures: Value) -> String {
     out
 }
 
-/// Rows as columns, each as wide as its widest cell.
+/// Rows with the titles of their columns.
 fn columns(table: TopTable, rows: &[Value]) -> String {
     let columns = table.columns();
     let titles: Vec<Cow<'_, str>> = columns.iter().map(|column| column.title.into()).collect();
     let cells = rows.iter().map(|row| columns.iter().map(|column| column.cell(row)).collect());
     let lines: Vec<Vec<Cow<'_, str>>> = std::iter::once(titles).chain(cells).collect();
-    let width = |index: usize| lines.iter().map(|line| line[index].width()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-    let mut out = String::new();
-    for line in &lines {
-        let cells = line.iter().zip(columns).zip(&widths);
-        let cells = cells.map(|((cell, column), width)| text::padded(cell, *width, column.is_number()));
-        let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
-    out
+    text_table(&lines, |column| columns[column].is_number())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 
 use offramp_observe::facts::Alert;
 use offramp_testkit::ca::{Key, Leaf};
+use offramp_testkit::process::free_port;
 use offramp_testkit::server::{Listen, Server, apps};
 use offramp_wire::client_hello::{self, suite_name, version_name};
 use offramp_wire::{ParseStep, known};
@@ -27,12 +28,19 @@ struct Reaction {
 
 /// The answer to a question, by the admin interface.
 fn why(instance: &Instance, query: &str) -> (u16, Value) {
+    why_with(instance, "GET", query, b"")
+}
+
+/// The same with a ClientHello as the body.
+fn why_with(instance: &Instance, method: &str, query: &str, body: &[u8]) -> (u16, Value) {
     let mut socket = UnixStream::connect(instance.home.file("state/admin.sock")).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = format!(
-        "GET /v1/why?about=handshake&{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    let length = body.len();
+    let head = format!(
+        "{method} /v1/why?about=handshake&{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: \
+         {length}\r\n\r\n"
     );
-    socket.write_all(request.as_bytes()).unwrap();
+    socket.write_all(&[head.as_bytes(), body].concat()).unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -302,5 +310,89 @@ fn answers_name_the_first_rule_and_its_place() {
         let (found, answer) = why(&instance, query);
         assert_eq!(found, status, "{query}: {answer}");
     }
+    instance.stop();
+}
+
+/// A hello with so many bytes of further extensions, each with 1,000 of a type that nothing knows, in records of 300.
+fn long_hello(client: &str, bytes: usize) -> Vec<u8> {
+    let records = known::named(client).unwrap().hello();
+    let mut message = records[5..].to_vec();
+    let session = 4 + 34 + 1 + usize::from(message[38]);
+    let suites = session + 2 + usize::from(u16::from_be_bytes([message[session], message[session + 1]]));
+    let at = suites + 1 + usize::from(message[suites]);
+    for number in 0..bytes / 1_000 {
+        message.extend((0x7000 + number as u16).to_be_bytes());
+        message.extend(1_000_u16.to_be_bytes());
+        message.extend([7; 1_000]);
+    }
+    let (length, extensions) = (message.len() as u32 - 4, (message.len() - at - 2) as u16);
+    message[1..4].copy_from_slice(&length.to_be_bytes()[1..]);
+    message[at..at + 2].copy_from_slice(&extensions.to_be_bytes());
+    let record = |part: &[u8]| [&[22, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
+    message.chunks(300).flat_map(record).collect()
+}
+
+#[test]
+fn long_hellos_are_judged_as_they_are_served() {
+    let instance = run("", &[Key::P256], HTTP);
+    for bytes in [9_000, 20_000, 60_000] {
+        let hello = long_hello("curl", bytes);
+        let (reaction, _) = offer(&instance, &hello);
+        let (status, answer) = why_with(&instance, "POST", "host=localhost", &hello);
+        assert_eq!((status, judged(&answer)), (200, reaction), "{bytes}: {answer}");
+        assert_eq!(answer["facts"]["served"], true, "{answer}");
+        fs::write(instance.home.file("long.bin"), &hello).unwrap();
+        let said = output(instance.home.path(), &["why", "localhost", "--as", "long.bin"]);
+        assert!(said.status.success(), "{}", stderr(&said));
+        assert!(stdout(&said).starts_with("The client is served: TLSv1.3"), "{}", stdout(&said));
+    }
+    fs::write(instance.home.file("long.bin"), long_hello("curl", 66_000)).unwrap();
+    let said = output(instance.home.path(), &["why", "localhost", "--as", "long.bin"]);
+    assert!(stderr(&said).contains("65535 bytes, in 4096 records at most"), "{}", stderr(&said));
+    for (query, body, status) in [
+        ("host=a", &b""[..], 400),
+        ("host=a", b"no hello", 400),
+        ("host=a&as=curl", b"no hello", 400),
+        ("host=a&as=curl", b"", 200),
+    ] {
+        let (found, answer) = why_with(&instance, "POST", query, body);
+        assert_eq!(found, status, "{query}: {answer}");
+    }
+    instance.stop();
+}
+
+#[test]
+fn the_address_chooses_among_listeners_of_a_port() {
+    let home = Home::new();
+    home.ca.issue("own", &Leaf::server(Key::P256, &["localhost", "*.example.org"])).unwrap();
+    let port = free_port();
+    let listener = |name: &str, address: &str| {
+        format!("[[listener]]\nname = \"{name}\"\naddress = \"{address}:{port}\"\n")
+    };
+    let route = |listener: &str, host: &str| {
+        format!("[[route]]\nlistener = \"{listener}\"\nhost = \"{host}\"\nserver = \"127.0.0.1:9\"\n")
+    };
+    let instance = home.run(&format!(
+        "workers = 1\n[[certificate]]\ncert = \"own.chain.pem\"\nkey = \"own.key\"\n{}{}{}{}",
+        listener("first", "127.0.0.1"),
+        listener("second", "127.0.0.2"),
+        route("first", "localhost"),
+        route("second", "a.example.org"),
+    ));
+    let ask = |host: &str, hello: &[u8]| {
+        let (status, answer) = why_with(&instance, "POST", &format!("host={host}:{port}"), hello);
+        assert_eq!(status, 200, "{answer}");
+        answer["first"].as_str().unwrap().to_owned()
+    };
+    // Its hello asks for localhost, which the second listener has no route for.
+    let hello = known::named("curl").unwrap().hello();
+    for (host, served) in [("127.0.0.1", true), ("127.0.0.2", false), ("localhost", true)] {
+        let first = ask(host, &hello);
+        let begin = if served { "The client is served" } else { "The client is refused" };
+        assert!(first.starts_with(begin), "{host}: {first}");
+    }
+    let first = ask("192.0.2.1", &hello);
+    assert!(first.starts_with("2 listeners have port "), "{first}");
+    assert!(first.contains("at listener first (127.0.0.1:") && first.contains("(no_route)."), "{first}");
     instance.stop();
 }

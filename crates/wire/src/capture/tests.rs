@@ -257,6 +257,45 @@ fn hellos_are_read_in_each_notation() {
     }
 }
 
+/// A hello with `padding` bytes more (RFC 7685), in records of `size` bytes.
+fn padded(padding: usize, size: usize) -> Vec<u8> {
+    let mut message = CURL[5..].to_vec();
+    let before = message.len();
+    message.extend([0, 21, (padding >> 8) as u8, padding as u8]);
+    message.resize(before + 4 + padding, 0);
+    // The length of the message, and that of its extensions, which its fixed part, session, suites and compressions precede.
+    let length = message.len() - 4;
+    message[1..4].copy_from_slice(&(length as u32).to_be_bytes()[1..]);
+    let session = 4 + 34 + 1 + usize::from(message[38]);
+    let suites = session + 2 + usize::from(u16::from_be_bytes([message[session], message[session + 1]]));
+    let at = suites + 1 + usize::from(message[suites]);
+    let extensions = (message.len() - at - 2) as u16;
+    message[at..at + 2].copy_from_slice(&extensions.to_be_bytes());
+    let record = |part: &[u8]| [&[22, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
+    message.chunks(size).flat_map(record).collect()
+}
+
+#[test]
+fn long_hellos_are_read_up_to_the_bound_of_a_hello() {
+    for (padding, size) in [(9_000, 200), (30_000, 1 << 14), (60_000, 100)] {
+        let records = padded(padding, size);
+        let digits: String = records.iter().map(|byte| format!("{byte:02x} ")).collect();
+        for found in [hello(&records).unwrap(), hello(digits.as_bytes()).unwrap()] {
+            assert!(found.len() > padding);
+            let ParseStep::Done { value, .. } = peek(&found) else { panic!("{padding} {size}") };
+            assert_eq!(value.extensions().last(), Some(21));
+        }
+    }
+    // More records than a connection may have; and more bytes, whose message says so first.
+    let mut longer = padded(60_000, 1 << 14);
+    longer[6..9].copy_from_slice(&[1, 0, 0]);
+    for bytes in [padded(9_000, 2), longer] {
+        assert_eq!(hello(&bytes), Err(CaptureFault::TooLong));
+    }
+    let said = CaptureFault::TooLong.to_string();
+    assert!(said.ends_with("65535 bytes, in 4096 records at most"), "{said}");
+}
+
 proptest! {
     /// Segments come in any order, overlap, and come again.
     #[test]

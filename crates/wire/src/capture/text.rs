@@ -5,8 +5,8 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
 use super::CaptureFault;
-use crate::ParseStep;
 use crate::client_hello::{self, MAX_HELLO, MAX_LOOK};
+use crate::{HelloFault, ParseStep};
 
 /// Longest text with a hello: a dump in hexadecimal takes five characters per byte.
 const MAX_TEXT: usize = 8 * MAX_LOOK;
@@ -20,28 +20,35 @@ pub fn hello(bytes: &[u8]) -> Result<Vec<u8>, CaptureFault> {
     if bytes.len() > MAX_TEXT {
         return Err(CaptureFault::TooLong);
     }
-    if let Some(records) = of_bytes(bytes) {
-        return Ok(records);
+    let text = match of_bytes(bytes) {
+        Err(CaptureFault::NotAHello) => str::from_utf8(bytes).map_err(|_| CaptureFault::NotAHello)?,
+        other => return other,
+    };
+    match of_bytes(&of_dump(text).unwrap_or_default()) {
+        Err(CaptureFault::NotAHello) => of_bytes(&of_base64(text).unwrap_or_default()),
+        other => other,
     }
-    let text = str::from_utf8(bytes).map_err(|_| CaptureFault::NotAHello)?;
-    let digits = of_dump(text);
-    let decoded = digits.as_deref().and_then(of_bytes).or_else(|| of_bytes(&of_base64(text)?));
-    decoded.ok_or(CaptureFault::NotAHello)
 }
 
 /// The hello in records, or as a message alone.
-fn of_bytes(bytes: &[u8]) -> Option<Vec<u8>> {
+fn of_bytes(bytes: &[u8]) -> Result<Vec<u8>, CaptureFault> {
     match bytes {
         [22, 3, ..] => match client_hello::extract(bytes) {
-            ParseStep::Done { value, .. } => Some(value),
-            ParseStep::Need(_) | ParseStep::Reject(_) => None,
+            ParseStep::Done { value, .. } => Ok(value),
+            ParseStep::Reject(HelloFault::TooLarge(_) | HelloFault::TooManyRecords) => {
+                Err(CaptureFault::TooLong)
+            }
+            ParseStep::Need(_) | ParseStep::Reject(_) => Err(CaptureFault::NotAHello),
         },
         [1, high, middle, low, rest @ ..] => {
             let length = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
-            let whole = length <= MAX_HELLO && rest.len() >= length;
-            whole.then(|| client_hello::in_records(&bytes[..4 + length]))
+            match rest.len() >= length {
+                true if length <= MAX_HELLO => Ok(client_hello::in_records(&bytes[..4 + length])),
+                true => Err(CaptureFault::TooLong),
+                false => Err(CaptureFault::NotAHello),
+            }
         }
-        _ => None,
+        _ => Err(CaptureFault::NotAHello),
     }
 }
 

@@ -1,3 +1,5 @@
+use std::net::{IpAddr, SocketAddr};
+
 use offramp_config::model::Environment;
 use offramp_observe::facts::Cause;
 use offramp_proxy::HelloVerdict;
@@ -43,6 +45,11 @@ fn config() -> Config {
     parsed.unwrap_or_else(|errors| panic!("{errors}")).0
 }
 
+/// Reads a question with a known client, or a hello in digits.
+fn read(to: Option<&str>, name: Option<&str>, hello: Option<&str>) -> Result<HandshakeQuestion, String> {
+    HandshakeQuestion::read(to, AskedClient { name, hello, file: b"" })
+}
+
 fn trial(verdict: HelloVerdict) -> HelloTrial {
     HelloTrial { route: Some("shop.example".into()), certificate: None, offers: None, verdict }
 }
@@ -53,10 +60,14 @@ fn refused(cause: Cause) -> HelloVerdict {
 
 #[test]
 fn questions_are_read_and_refused() {
-    let read = HandshakeQuestion::read;
     for (to, client, hello, fault) in [
-        (Some("a.example:443"), None, None, "this question needs `as` or `hello`"),
-        (None, Some("curl"), Some("1603"), "write `as` or `hello`, not both"),
+        (
+            Some("a.example:443"),
+            None,
+            None,
+            "this question needs `as` or `hello`, or a ClientHello as its body",
+        ),
+        (None, Some("curl"), Some("1603"), "write one of `as`, `hello` and a body, not several"),
         (Some("a b"), Some("curl"), None, "`a b` is no HOST:PORT, such as example.org:443"),
         (Some("a:99999"), Some("curl"), None, "`a:99999` is no HOST:PORT, such as example.org:443"),
         (Some(""), Some("curl"), None, "`` is no HOST:PORT, such as example.org:443"),
@@ -76,7 +87,7 @@ fn questions_are_read_and_refused() {
         let question = read(Some(to), Some("curl"), None).unwrap();
         assert_eq!((question.host.as_deref(), question.port), (Some(host), port));
         let hello = parse(&question.records).unwrap();
-        let sent = (!is_address(host)).then_some(host);
+        let sent = host.parse::<IpAddr>().is_err().then_some(host);
         assert_eq!(hello.server_name().host(), sent, "{to}");
     }
     // A hello that was captured stays as it is.
@@ -135,10 +146,9 @@ fn each_refusal_names_its_key_and_remedy() {
             "t13d3112h2_e8f1e7e78f70_b26ce05bbdd6",
         ),
     ] {
-        let question = HandshakeQuestion::read(Some(to), Some(client), None).unwrap();
-        let listener = question.listener(&config, &[]);
-        let trial = trial(refused(cause));
-        let answer = handshake(&config, &question, listener, Some(&trial)).into_json();
+        let question = read(Some(to), Some(client), None).unwrap();
+        let found = question.listeners(&config, &[], &[]);
+        let answer = handshake(&config, &question, &found, &[Some(trial(refused(cause)))]).into_json();
         let first = &answer["evidence"][0]["source"];
         assert!(first.as_str().unwrap().starts_with(source), "{client} {to}: {answer}");
         assert!(answer["remedy"].to_string().contains(remedy), "{client} {to}: {answer}");
@@ -157,10 +167,11 @@ fn each_refusal_names_its_key_and_remedy() {
 fn listeners_are_found_by_port() {
     let config = config();
     let ask = |to: &str| {
-        let question = HandshakeQuestion::read(Some(to), Some("chrome"), None).unwrap();
-        let listener = question.listener(&config, &[("secure".to_owned(), 9443)]).unwrap();
-        let verdict = trial(HelloVerdict::Passes);
-        handshake(&config, &question, Some(listener), listener.listener.tls.then_some(&verdict)).into_json()
+        let question = read(Some(to), Some("chrome"), None).unwrap();
+        let found = question.listeners(&config, &[("secure".to_owned(), ([127, 0, 0, 1], 9443).into())], &[]);
+        let trials: Vec<_> =
+            found.listeners.iter().map(|one| one.listener.tls.then(|| trial(HelloVerdict::Passes))).collect();
+        handshake(&config, &question, &found, &trials).into_json()
     };
     for (to, first) in [
         ("sealed.example:8443", "The TLS of Chromium passes unchanged to 127.0.0.1:9443 by route"),
@@ -174,4 +185,97 @@ fn listeners_are_found_by_port() {
     assert!(answer.to_string().contains("No listener has port 443"), "{answer}");
     assert_eq!(answer["facts"]["likely"][0], "Chromium", "{answer}");
     assert_eq!(answer["facts"]["offered"]["server_name"], "sealed.example");
+}
+
+const ADDRESSES: &str = r#"
+[[listener]]
+name = "inside"
+address = "127.0.0.1:8443"
+
+[[listener]]
+name = "all"
+address = ["[::]:8443", "127.0.0.1:9443"]
+
+[[listener]]
+name = "v4"
+address = "0.0.0.0:8443"
+
+[[listener]]
+name = "one"
+address = "192.0.2.7:7443"
+
+[[listener]]
+name = "other"
+address = "192.0.2.8:7443"
+
+[[route]]
+server = "127.0.0.1:3000"
+"#;
+
+#[test]
+fn the_address_chooses_among_listeners_of_a_port() {
+    let (config, _) = offramp_config::parse(ADDRESSES, "offramp.toml", &Environment::default()).unwrap();
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    for (to, resolved, names) in [
+        ("127.0.0.1:8443", &[][..], &["inside"][..]),
+        ("[::ffff:127.0.0.1]:8443", &[], &["inside"]),
+        ("10.0.0.1:8443", &[], &["v4"]),
+        ("[::1]:8443", &[], &["all"]),
+        ("127.0.0.1:9443", &[], &["all"]),
+        ("a.example:8443", &[], &["inside", "all", "v4"]),
+        ("a.example:8443", &["127.0.0.1"], &["inside"]),
+        ("a.example:8443", &["127.0.0.1", "::1"], &["inside", "all"]),
+        ("a.example:9443", &[], &["all"]),
+        ("192.0.2.8:7443", &[], &["other"]),
+        // Neither has it: it is translated on the way.
+        ("198.51.100.1:7443", &[], &["one", "other"]),
+        ("a.example:7443", &["192.0.2.7", "198.51.100.1"], &["one", "other"]),
+        ("localhost:7443", &["::1", "192.0.2.7"], &["one"]),
+        ("a.example", &[], &["inside"]),
+        ("a.example:443", &[], &["inside"]),
+    ] {
+        let question = read(Some(to), Some("curl"), None).unwrap();
+        let resolved: Vec<IpAddr> = resolved.iter().map(|text| address(text)).collect();
+        let found = question.listeners(&config, &[], &resolved);
+        let found: Vec<&str> = found.listeners.iter().map(|one| one.listener.name.as_str()).collect();
+        assert_eq!(found, names, "{to} {resolved:?}");
+    }
+    let needs = |to: &str| read(Some(to), Some("curl"), None).unwrap().needs_addresses(&config, &[]);
+    assert!(needs("a.example:8443") && !needs("a.example:9443") && !needs("127.0.0.1:8443"));
+    // The kernel has chosen the port of another one.
+    let bound = [("one".to_owned(), SocketAddr::from(([127, 0, 0, 1], 5443)))];
+    let question = read(Some("127.0.0.1:5443"), Some("curl"), None).unwrap();
+    assert_eq!(question.listeners(&config, &bound, &[]).listeners[0].listener.name.as_str(), "one");
+}
+
+#[test]
+fn each_listener_that_may_be_meant_has_its_answer() {
+    let (config, _) = offramp_config::parse(ADDRESSES, "offramp.toml", &Environment::default()).unwrap();
+    let question = read(Some("a.example:7443"), Some("curl"), None).unwrap();
+    let found = question.listeners(&config, &[], &[]);
+    let trials = [Some(trial(HelloVerdict::Passes)), Some(trial(refused(Cause::NoRoute)))];
+    let answer = handshake(&config, &question, &found, &trials).into_json();
+    let first = answer["first"].as_str().unwrap();
+    assert!(
+        first.starts_with(
+            "2 listeners have port 7443, and the address that a.example leads to decides: at listener one (192.0.2.7:7443): The \
+             TLS of curl with OpenSSL passes"
+        ),
+        "{first}"
+    );
+    assert!(first.contains("; at listener other (192.0.2.8:7443): curl with OpenSSL is refused"), "{first}");
+    assert!(first.ends_with(" (no_route)."), "{first}");
+    let (facts, evidence) = (&answer["facts"], answer["evidence"].to_string());
+    assert_eq!((&facts["served"], &facts["listeners"][1]["served"]), (&Value::Null, &false.into()));
+    assert_eq!(facts["listeners"][0]["listener"], "one");
+    assert_eq!(facts["offered"]["server_name"], "a.example");
+    assert_eq!(evidence.matches("The client offers ").count(), 1, "{evidence}");
+    assert!(evidence.contains("At listener other: Listener other accepts on 192.0.2.8:7443."), "{evidence}");
+    assert!(answer["remedy"][0].as_str().unwrap().starts_with("For listener other: "), "{answer}");
+    // One that the address decides for says what else there is.
+    let question = read(Some("192.0.2.8:7443"), Some("curl"), None).unwrap();
+    let found = question.listeners(&config, &[], &[]);
+    let answer = handshake(&config, &question, &found, &[Some(trial(HelloVerdict::Passes))]).into_json();
+    let says = "Listener one has the port too on 192.0.2.7:7443; 192.0.2.8 leads to listener other.";
+    assert!(answer.to_string().contains(says), "{answer}");
 }
