@@ -8,6 +8,7 @@
 pub(crate) mod bench;
 pub(crate) mod ca;
 pub(crate) mod cert;
+pub(crate) mod compare;
 pub(crate) mod ctl;
 pub(crate) mod import;
 pub(crate) mod logs;
@@ -123,6 +124,13 @@ pub(crate) enum Command {
     /// taken, changed (how) or not taken (why, and what to do). The exit code is 1 if one was not taken, unless --partial is
     /// given. Nothing else is changed.
     Import(import::ImportArguments),
+    /// Send recorded requests to an old server and a new one, and report how the answers differ
+    ///
+    /// Takes requests from an access log, the log store or a HAR file, and sends each to both sides: only GET, HEAD and OPTIONS
+    /// unless --methods names others, and only to this machine unless --remote names another. Where two answers differ, both sides
+    /// are asked once more, so that what differs each time is not taken for a difference. Redirects are not followed. The report
+    /// ends with a verdict; the exit code is 0 if all answers are the same, 1 if some differ, and 2 if they could not be compared.
+    Compare(Box<compare::CompareArguments>),
     /// Print the JSON Schema of the configuration, for editors
     ///
     /// offramp schema > offramp.schema.json

@@ -61,6 +61,10 @@ pub(crate) const SECTIONS: &[HelpSection] = &[
             ("offramp ctl server drain apps 10.0.0.7:3000", "Give a server nothing new"),
             ("offramp check -c offramp.toml", "Report every mistake in a configuration"),
             ("offramp fmt --overwrite offramp.toml", "Lay the file out in the canonical form"),
+            (
+                "offramp compare --old http://127.0.0.1:8080 --new https://localhost:8443 --log access.log",
+                "Whether two servers answer the same, by recorded requests",
+            ),
             ("offramp schema", "A JSON Schema of the configuration, for editors"),
             ("offramp run -c offramp.toml", "Several applications, as a service"),
             ("offramp to 3000 --http --log-store sqlite:access.db", "Keep requests in a store, for queries:"),

@@ -11,6 +11,9 @@ use std::time::SystemTime;
 
 use offramp_analytics::Writer;
 
+pub(crate) use ask::open as open_store;
+pub(crate) use ingest::{advice as format_advice, format as input_format};
+
 use crate::failure::Failure;
 use crate::flags::logs::{Logs, LogsCommand, Tidy};
 use crate::log_store::StoreTarget;

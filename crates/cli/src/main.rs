@@ -32,6 +32,8 @@
 //! - [`ui`]: `offramp ui`: the page in a browser of this machine
 //! - [`why`]: `offramp why`: questions about the running Offramp, answered in words
 //! - [`mod@bench`]: `offramp bench`: an application alone and behind Offramp, measured
+//! - [`compare`]: `offramp compare`: recorded requests to an old and a new server, and how their answers differ
+//! - [`other_machine`]: confirmation of requests to other machines, for `bench` and `compare`
 //! - [`surroundings`]: environment variables, standard streams, terminal
 //! - [`trial`]: probes of the sandbox, for tests
 //! - [`version`]: number, commit and build of the program
@@ -43,6 +45,7 @@ mod bench;
 mod ca;
 mod cert;
 mod check;
+mod compare;
 mod ctl;
 mod demo;
 mod event_store;
@@ -58,6 +61,7 @@ mod logs;
 mod man;
 mod measured_url;
 mod notify;
+mod other_machine;
 mod password;
 mod run;
 mod setup;

@@ -43,6 +43,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Check(arguments) => check::check(arguments),
         Command::Fmt(arguments) => fmt::run(arguments),
         Command::Import(arguments) => crate::import::run(&arguments),
+        Command::Compare(arguments) => crate::compare::run(*arguments),
         Command::Schema => print(offramp_config::keys::schema::schema().as_bytes()),
         Command::Demo(arguments) => with_handover(|from| demo(arguments, from)),
         Command::Setup(arguments) => setup::run(&arguments),

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use hyper::Uri;
-use offramp_net::{listen, port_holder};
+use offramp_net::port_holder;
 use tokio::net::{UnixStream, lookup_host};
 
 use super::line::{DialledAddress, Dialler};
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 use crate::flags::bench::Bench;
 use crate::measured_url::MeasuredUrl;
+use crate::other_machine::{confirm, is_here};
 
 /// The application, found.
 #[derive(Debug)]
@@ -64,13 +65,8 @@ impl Application {
         let Some(&address) = found.first() else {
             return Err(Failure::runtime(format_args!("error: {host} has no address")));
         };
-        if !is_here(address.ip()) && arguments.remote.as_deref() != Some(host.as_str()) {
-            return Err(Failure::usage(format_args!(
-                "error: {host} is another machine ({}), and a load may harm it and the network on the way\nIf it is yours to \
-                 measure, say its name once more: --remote {host}",
-                address.ip()
-            )));
-        }
+        let harm = "a load may harm it and the network on the way";
+        confirm(&host, address.ip(), arguments.remote.as_slice(), harm, "measure")?;
         Ok(Self {
             name: uri.to_string(),
             address: DialledAddress::Tcp(address),
@@ -146,42 +142,7 @@ impl Application {
     }
 }
 
-/// Returns true for loopback addresses and those of this machine's interfaces.
-fn is_here(address: IpAddr) -> bool {
-    let address = address.to_canonical();
-    address.is_loopback() || listen::is_own(address)
-}
-
-/// The text of an error with its causes.
-pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
-}
-
 /// Text of an error of a socket.
 pub(super) fn of_socket(error: &io::Error) -> String {
     chain(error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_machine_is_here() {
-        for here in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
-            assert!(is_here(here.parse().unwrap()), "{here}");
-        }
-        for there in ["192.0.2.1", "2001:db8::1"] {
-            assert!(!is_here(there.parse().unwrap()), "{there}");
-        }
-    }
 }

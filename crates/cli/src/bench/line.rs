@@ -19,8 +19,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
-use super::application::{Application, chain, of_socket};
-use crate::failure::Failure;
+use super::application::{Application, of_socket};
+use crate::failure::{Failure, chain};
 
 /// An address that the load connects to.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ const APART: [&str; 2] = ["ctl", "logs"];
 const LOOKS: [&str; 5] = ["ui", "top", "why", "bench", "notify"];
 
 /// The commands that bring a configuration into being, which have one page together.
-const BEGINNINGS: [&str; 1] = ["import"];
+const BEGINNINGS: [&str; 2] = ["import", "compare"];
 
 /// The commands of `ctl` that have one page together.
 const ITEMS: [&str; 5] = ["server", "route", "backend", "listener", "certificate"];
@@ -29,13 +29,13 @@ fn pages() -> Vec<(String, String)> {
     let mut main = titled("Commands");
     main.push_str(
         "`offramp --help` lists them, and `offramp man | man -l -` has all of this page. [offramp ctl](ctl.md), \
-         [offramp logs](logs.md), [offramp import](import.md), and [offramp ui, top, why, bench and notify](looks.md) \
+         [offramp logs](logs.md), [offramp import and compare](import.md), and [offramp ui, top, why, bench and notify](looks.md) \
          have pages of their own.\n\n",
     );
     let mut items = titled("offramp ctl: items of the configuration");
     let mut looks = titled("offramp ui, top, why, bench, notify");
     looks.push_str("They show what a running Offramp does, and why.\n\n");
-    let mut import = titled("offramp import");
+    let mut import = titled("offramp import, compare");
     let mut pages = Vec::new();
     for command in cli.get_subcommands() {
         let name = command.get_name();

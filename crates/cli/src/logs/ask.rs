@@ -102,7 +102,11 @@ pub(super) fn filter_of(options: FilterOptions) -> RequestFilter {
     }
 }
 
-pub(super) fn open(
+/// Opens a store for questions.
+///
+/// # Errors
+/// There is no store, or it cannot be read.
+pub(crate) fn open(
     store: StoreOptions,
     time_limit: Duration,
     most_rows: Option<usize>,

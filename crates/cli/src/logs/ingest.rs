@@ -72,7 +72,8 @@ pub(super) fn run(arguments: logs::Ingest) -> Result<(), Failure> {
     note(&summary(&report));
     outcome.map_err(|error| Failure::of_store(&error))?;
     if !was_parsed_before && report.accepted == 0 && report.rejected > 0 {
-        return Err(Failure::runtime(advice(rejects.samples())));
+        let advice = advice(rejects.samples());
+        return Err(Failure::runtime(format_args!("error: {advice}\nNothing was stored or remembered")));
     }
     if let Some(name) = recognise(rejects.samples()) {
         note(&format!(
@@ -116,18 +117,22 @@ fn unable_to_wait(error: &io::Error) -> Failure {
     Failure::runtime(format_args!("error: cannot wait: {error}"))
 }
 
-/// Failure text for input without a single parsable line.
-fn advice(samples: &[Vec<u8>]) -> String {
+/// Text for input without a single parsable line, and what to do.
+pub(crate) fn advice(samples: &[Vec<u8>]) -> String {
     let what = match recognise(samples) {
         Some(name) => format!("they look like `{name}`: add --format {name}"),
         None => "name the format with --format, or give the server's own: --log-format with nginx's log_format, or \
                  --regex"
             .to_owned(),
     };
-    format!("error: no line has the given format\n{what}\nNothing was stored or remembered")
+    format!("no line has the given format\n{what}")
 }
 
-fn format(options: FormatOptions) -> Result<InputFormat, Failure> {
+/// The format that the options name, else `combined`.
+///
+/// # Errors
+/// The default is unknown, which does not happen.
+pub(crate) fn format(options: FormatOptions) -> Result<InputFormat, Failure> {
     match options.format.or(options.log_format).or(options.regex) {
         Some(format) => Ok(format),
         None => InputFormat::named("combined").map_err(Failure::usage),

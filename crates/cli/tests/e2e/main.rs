@@ -10,6 +10,7 @@ mod addresses_move;
 mod admin_tells_of_changes;
 mod an_authentication_server_decides;
 mod an_operator_uses_ctl;
+mod answers_are_compared;
 mod authorities_do_wrong;
 mod authorities_suggest_renewals;
 mod bad_certificates_are_told;
