@@ -39,6 +39,7 @@ mod clients_leave_early;
 mod clients_rotate_their_certificates;
 mod clients_show_certificates;
 mod closed_tabs_are_no_errors;
+mod configurations_move_here;
 mod connections_have_an_age;
 mod containers_have_configurations;
 mod crashes_keep_no_start_from_serving;
