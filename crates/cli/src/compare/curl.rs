@@ -30,7 +30,7 @@ pub(super) fn line(
     }
     match &side.address {
         SideAddress::Unix(path) => {
-            words.push(format!("--unix-socket {}", quoted(&path.display().to_string())))
+            words.push(format!("--unix-socket {}", quoted(&path.display().to_string())));
         }
         SideAddress::Tcp(address) => {
             let own = address.to_string();

@@ -28,7 +28,8 @@ fn found(old: &SideAnswer, new: &SideAnswer) -> Vec<(DifferenceKind, String)> {
 fn each_kind_is_found() {
     use DifferenceKind as Kind;
     type Side = (u16, &'static [(&'static str, &'static str)], &'static str);
-    let cases: [(Side, Side, &[(Kind, &str)]); 12] = [
+    type Case = (Side, Side, &'static [(Kind, &'static str)]);
+    let cases: [Case; 12] = [
         ((200, &[], "a"), (200, &[], "a"), &[]),
         // The rest follows from the status.
         ((200, &[("x-a", "1")], "a"), (404, &[], "b"), &[(Kind::Status, "")]),
