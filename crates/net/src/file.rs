@@ -251,7 +251,7 @@ pub fn read(fd: impl AsFd, slots: &mut [IoSliceMut<'_>], offset: u64, wait: Wait
     }
 }
 
-/// Returns true for file systems whose files are memory, of which no read waits for a device. They lack `RWF_NOWAIT`.
+/// Returns true for file systems in memory, of which no read waits for a device. They lack `RWF_NOWAIT`.
 fn is_memory(fd: impl AsFd) -> bool {
     // linux/magic.h: tmpfs, ramfs.
     const MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];

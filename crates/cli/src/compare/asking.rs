@@ -25,7 +25,7 @@ pub(super) struct Comparison {
     /// The host of requests that have none.
     authority: String,
     slower: Duration,
-    /// Hosts whose TLS was looked at.
+    /// Hosts with TLS that was looked at.
     looked: BTreeSet<String>,
     /// Requests in a row that a side did not answer.
     silent: [u32; 2],
@@ -284,5 +284,5 @@ fn of_silence(
 
 /// Requests in a row without an answer after which a side is given up.
 const SILENT: u32 = 5;
-/// Hosts whose TLS is looked at, which bounds handshakes and the report.
+/// Maximum number of hosts with TLS that is looked at: it bounds handshakes and the report.
 const MOST_HOSTS: usize = 50;

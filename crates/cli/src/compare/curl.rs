@@ -68,7 +68,7 @@ fn quoted(text: &str) -> String {
     if is_plain { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// Fields whose values are shown.
+/// Fields with values that are shown.
 const SHOWN: [&str; 10] = [
     "accept",
     "accept-encoding",

@@ -293,7 +293,7 @@ const IMPORTANT: [&str; 10] = [
     "x-frame-options",
 ];
 
-/// Fields whose items may be in any order and spelling.
+/// Fields with items in any order and spelling.
 const LISTS: [&str; 9] = [
     "accept-ranges",
     "access-control-allow-headers",

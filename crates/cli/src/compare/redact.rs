@@ -33,7 +33,7 @@ pub(super) fn value(value: &str) -> String {
     }
 }
 
-/// Set for names of parameters whose values open something.
+/// Set for names of parameters with values that open something.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace(['-', '_', '.'], "");
     let exact = ["auth", "code", "key", "otp", "pass", "pin", "pwd", "sid", "sig", "state", "ticket"];

@@ -41,7 +41,7 @@ pub(super) struct ComparisonCounts {
     pub(super) different: u64,
     /// Answered by neither side.
     pub(super) unanswered: u64,
-    /// Hosts whose TLS differs.
+    /// Hosts with different TLS.
     pub(super) tls: u64,
 }
 

@@ -21,7 +21,7 @@ pub(super) enum AclTest {
     /// The client has shown a name and a password of a list.
     Password,
     Always,
-    /// No route can say it; `guards` tells that it may be about who may enter.
+    /// No route can say it; `guards` tells that it may be about access.
     Unknown {
         fetch: String,
         guards: bool,

@@ -105,7 +105,7 @@ impl<'a> HaproxyLowering<'a> {
         Some(ProxyRule { line, condition, act })
     }
 
-    /// Notes the fate of a rule whose effect is known.
+    /// Notes the fate of a rule with a known effect.
     fn judge(&mut self, line: &'a Line, condition: &AclCondition, act: &RuleAct) {
         self.take(line);
         if matches!(act, RuleAct::Password) {
