@@ -90,7 +90,7 @@ fn completions_are_scripts_of_their_shell() {
     let offered = Command::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
     assert_eq!(
         stdout(&offered).split_whitespace().collect::<Vec<_>>(),
-        ["check", "ca", "cert", "ctl", "completions"]
+        ["check", "compare", "ca", "cert", "ctl", "completions"]
     );
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use offramp_testkit::process::{Process, Source, require};
+use offramp_testkit::process::{Process, Ready, Source, require};
 use serde_json::{Value, json};
 
 use crate::support::crowd::{connect, trusting, until};
@@ -228,16 +228,21 @@ fn with_a_certificate_the_link_has_its_name_and_the_cookie_needs_tls() {
 /// Opens the link in Chromium, and prints what a person sees and what the browser complains of.
 const VISIT: &str = r#"
 const { chromium } = require('playwright-core');
+const fs = require('fs');
 (async () => {
     const launch = { executablePath: process.argv[2], args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'] };
     const browser = await chromium.launch(launch);
     const page = await browser.newPage();
+    // The test bounds the whole.
+    page.setDefaultTimeout(0);
+    console.log('ready');
+    while (!fs.existsSync('link')) await new Promise((done) => setTimeout(done, 50));
     const faults = [];
     page.on('pageerror', (error) => faults.push(String(error)));
     page.on('console', (message) => {
         if (message.type() === 'error' && !message.text().startsWith('Failed to load')) faults.push(message.text());
     });
-    await page.goto(process.argv[3]);
+    await page.goto(fs.readFileSync('link', 'utf8'));
     await page.getByRole('navigation', { name: 'Views' }).waitFor();
     await page.evaluate(() => { location.hash = '#/backends'; });
     await page.getByText('127.0.0.1:9').first().waitFor();
@@ -263,12 +268,16 @@ fn chromium_opens_the_page_by_the_link() {
     let mut node = Command::new(require("node", "nodejs"));
     node.arg("visit.cjs").arg(require("chromium", "chromium")).current_dir(instance.home.path());
     node.env("NODE_PATH", npm::modules("playwright-core", "1.56.1")).env("HOME", instance.home.path());
+    let visit = Process::start(node, LIFE).unwrap();
     // A browser may take a minute to start on a busy machine, and the link is good for one: it is made last.
+    visit.wait_for(&Ready::Line("ready".into()), PATIENCE * 2).unwrap();
     let page = open_page(&instance.home, "10m");
-    node.arg(format!("http://{}/ui/#once={}", page.address, page.ticket));
-    let output = ask(node, b"", PATIENCE * 2);
-    let seen: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let link = format!("http://{}/ui/#once={}", page.address, page.ticket);
+    fs::write(instance.home.file("link.new"), link).unwrap();
+    fs::rename(instance.home.file("link.new"), instance.home.file("link")).unwrap();
+    visit.wait(PATIENCE * 2).unwrap_or_else(|error| panic!("{error}: {}", visit.transcript()));
+    let seen = visit.lines(Source::Stdout).pop().unwrap_or_default();
+    let seen: Value = serde_json::from_str(&seen).unwrap_or_else(|_| panic!("{}", visit.transcript()));
     assert_eq!(seen["faults"], json!([]), "{seen}");
     assert!(!seen["url"].as_str().unwrap().contains("once"), "the ticket stays in the history: {seen}");
     assert_eq!((&seen["cookies"], &seen["session"], &seen["after"]), (&json!(""), &json!(200), &json!(401)));
