@@ -149,7 +149,8 @@ fn nginx_and_offramp_with_one_site_answer_the_same() {
     );
     assert!(stdout(&output).contains("certificates were not compared"), "{}", stdout(&output));
     // Their pages of errors are their own, which is named.
-    fs::remove_file(folder.join("www/b.png")).unwrap();
+    let targets = targets.map(|target| target.replace("/b.png", "/none.png"));
+    fs::write(folder.join("access.log"), log(&targets.each_ref().map(String::as_str))).unwrap();
     let report = report(folder, &sides, 1);
     assert_eq!((&report["same"], &report["different"]), (&5.into(), &2.into()), "{report:#}");
     // Offramp's has the number of the request, so that its body differs each time.
