@@ -145,14 +145,15 @@ fn file_of(language: &str) -> &'static str {
 
 /// Starts nginx with a whole configuration, or with the servers of one.
 fn start_nginx(home: &Home, text: &str) -> Process {
-    let own = "client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; \
+    // Without a key of its own, nginx opens a log in /var/log.
+    let own = "access_log off; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; \
                uwsgi_temp_path uwsgi; scgi_temp_path scgi;";
     let text = if text.contains("http {") {
         let events = if text.contains("events {") { "" } else { "events { }\n" };
         events.to_owned() + &text.replacen("http {", &format!("http {{ {own}"), 1)
     } else {
         fs::write(home.file("site.conf"), text).unwrap();
-        format!("events {{ }}\nhttp {{ access_log off; {own} include site.conf; }}\n")
+        format!("events {{ }}\nhttp {{ {own} include site.conf; }}\n")
     };
     fs::write(home.file("nginx.conf"), text).unwrap();
     let mut command = Command::new(require("nginx", "nginx-light"));

@@ -185,12 +185,12 @@ fn certificates_are_compared_by_what_clients_see() {
     let ca = home.ca.certificate();
     let old = home.run(&format!("{}{}{route}", certificate("server"), listener("old")));
     let second = Home::new();
-    fs::create_dir(second.file("www")).unwrap();
-    fs::write(second.file("www/index.html"), "home").unwrap();
     for file in ["other.chain.pem", "other.key"] {
         fs::copy(old.home.file(file), second.file(file)).unwrap();
     }
-    let new = second.run(&format!("{}{}{route}", certificate("other"), listener("new")));
+    // The same files, which have their times.
+    let same = format!("[[route]]\nroot = \"{}\"\n", old.home.file("www").display());
+    let new = second.run(&format!("{}{}{same}", certificate("other"), listener("new")));
     let [one, other] =
         [&old.address_of("old"), &new.address_of("new")].map(|at| format!("https://localhost:{}", at.port()));
     let sides = ["--old", &one, "--new", &other, "--log", "a.log"];
