@@ -33,8 +33,14 @@ pub(crate) struct CompareArguments {
 /// The two sides, and the way to them.
 #[derive(Debug, Args)]
 pub(crate) struct SideOptions {
-    /// The side that is in use: http://127.0.0.1:8080, https://example.org or unix:/run/app.sock
-    #[arg(long, value_name = "URL", value_parser = MeasuredUrl::parse)]
+    /// The side that is in use.
+    // rustdoc would have the second URL be a link.
+    #[arg(
+        long,
+        value_name = "URL",
+        help = "The side that is in use: http://127.0.0.1:8080, https://example.org or unix:/run/app.sock",
+        value_parser = MeasuredUrl::parse
+    )]
     pub(crate) old: MeasuredUrl,
     /// The side that shall answer the same
     #[arg(long, value_name = "URL", value_parser = MeasuredUrl::parse)]
