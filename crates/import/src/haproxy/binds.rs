@@ -13,7 +13,7 @@ pub(super) struct BoundListener {
     pub(super) name: String,
     pub(super) tls: bool,
     pub(super) port: Option<u16>,
-    /// What all of its routes have: `client_auth`.
+    /// Settings that all of its routes have: `client_auth`.
     pub(super) route_keys: DraftKeys,
 }
 

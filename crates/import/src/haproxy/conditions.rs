@@ -63,7 +63,7 @@ pub(super) struct Acls {
     by_name: HashMap<String, Vec<AclTest>>,
 }
 
-/// What is said of an `acl` line that is understood.
+/// The report on an `acl` line that is understood.
 pub(super) type AclNote = Option<String>;
 
 impl Acls {

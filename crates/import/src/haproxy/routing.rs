@@ -13,7 +13,7 @@ use super::proxies::ProxySection;
 use super::rules::{FieldChange, ProxyRule, RuleAct};
 use crate::draft::{DraftKeys, DraftRoute, inline, list};
 
-/// What a class of requests gets.
+/// The treatment of a class of requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct RuledOutcome {
     keys: DraftKeys,
@@ -21,7 +21,7 @@ struct RuledOutcome {
     line: usize,
 }
 
-/// What the rules have gathered for a class.
+/// The outcome of the rules for a class.
 #[derive(Default)]
 struct Gathered<'a> {
     fields: Vec<FieldChange>,

@@ -60,7 +60,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Whether control of the name is to be proved.
+    /// Returns true if control of the name is to be proved.
     const fn has_authorizations(self) -> bool {
         match self {
             Self::Looks => true,
